@@ -1,0 +1,1 @@
+//! (Interface; see the module's owner.)

@@ -1,0 +1,42 @@
+//! `agent-batch` runs LLM agents where nobody is watching: in CI.
+//!
+//! The list of modules below is the architecture. **A module uses only modules that stand before
+//! it**; a test reads this list and every `crate::` path and fails when the order is broken.
+//!
+//! | floor | what it holds |
+//! |---|---|
+//! | facts | values without I/O: text, secrets, messages, usage, outcomes, events |
+//! | reading | events in, bytes out: every report is a fold over the transcript |
+//! | deciding | pure decisions: budgets and the permission gate |
+//! | doing | processes, workspaces, hooks, models, tools, checks |
+//! | saying | the task file: `TaskSpec` (what YAML may say) becomes `Task` (everything resolved) |
+//! | running | the agent loop and the batch around it |
+//! | speaking | the command line |
+
+// facts
+pub mod clock;
+pub mod event;
+pub mod message;
+pub mod outcome;
+pub mod redact;
+pub mod text;
+pub mod usage;
+// reading
+pub mod report;
+// deciding
+pub mod budget;
+pub mod policy;
+// doing
+pub mod check;
+pub mod hook;
+pub mod model;
+pub mod proc;
+pub mod tool;
+pub mod workspace;
+// saying
+pub mod task;
+// running
+pub mod agent;
+pub mod batch;
+// speaking
+pub mod cli;

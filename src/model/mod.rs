@@ -1,0 +1,86 @@
+//! Models: a conversation in, one reply out; nothing is kept between calls. (Interface; see the module's owner.)
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::message::{Block, Message};
+use crate::usage::{ModelFacts, Usage};
+
+/// One call.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The system prompt.
+    pub system: &'a str,
+    /// The whole conversation.
+    pub messages: &'a [Message],
+    /// Tool definitions (`name`, `description`, `input_schema`), stable between steps.
+    pub tools: &'a [Value],
+    /// Most output tokens.
+    pub max_tokens: u64,
+}
+
+/// The answer, whole.
+#[derive(Debug, Clone, Default)]
+pub struct Reply {
+    /// The blocks in order.
+    pub content: Vec<Block>,
+    /// As the provider said; `None` when it said nothing.
+    pub stop_reason: Option<String>,
+    /// For `stop_sequence`: which.
+    pub stop_sequence: Option<String>,
+    /// For `refusal`: the provider's details.
+    pub stop_details: Option<Value>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The provider's request id.
+    pub request_id: Option<String>,
+}
+
+/// Hears what happens during a call.
+pub trait Listener: Send + Sync {
+    /// A piece of text arrived.
+    fn text(&self, piece: &str);
+    /// A try failed and is repeated after `delay`.
+    fn retried(&self, attempt: u32, delay: Duration, reason: &str);
+}
+
+/// Why there is no reply. Named by what the loop has to decide.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What it means for the loop.
+    pub kind: ModelErrorKind,
+    /// One sentence for a person, with what to do where there is something to do.
+    pub message: String,
+}
+
+/// See [`ModelError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// The credentials are missing or refused (401, 403).
+    Auth,
+    /// The conversation is too large (413, "prompt is too long").
+    TooLarge,
+    /// Anything else that ends the task as an infrastructure error.
+    Api,
+}
+
+/// A model.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// `provider/model`.
+    fn name(&self) -> &str;
+    /// Price and limits, where known.
+    fn facts(&self) -> Option<ModelFacts>;
+    /// Makes one call; retries what may pass. Dropping the future ends the call.
+    ///
+    /// # Errors
+    /// There is no reply and trying again will not help.
+    async fn reply(
+        &self,
+        request: Request<'_>,
+        listener: &dyn Listener,
+    ) -> Result<Reply, ModelError>;
+}

@@ -1,0 +1,307 @@
+//! The permission gate: a pure function from a call, facts about the world and the task's policy to a decision.
+//!
+//! No I/O happens here. [`queries`] says which paths the decision depends on, the caller resolves them
+//! (`workspace`), and [`decide`] answers. Only `decide` makes a [`Permit`], and no tool runs without one.
+//! (Interface; see the module's owner.)
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The pinned permission mode.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// Rules only, reads included.
+    Strict,
+    /// Read-only tools are free inside the workspace; all else needs an allow rule.
+    #[default]
+    #[serde(alias = "dontAsk")]
+    Default,
+    /// `default`, and Edit and Write are free inside the workspace.
+    AcceptEdits,
+    /// Only calls that read.
+    Plan,
+    /// No rule needed; deny rules, never-paths and hooks still hold.
+    #[serde(alias = "bypass")]
+    BypassPermissions,
+}
+
+/// Where a rule stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// `task`, `policy`, `defaults`, `cli`.
+    pub layer: String,
+    /// The file, as a person would name it.
+    pub file: String,
+}
+
+/// Whether a rule allows or denies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// It allows.
+    Allow,
+    /// It denies.
+    Deny,
+}
+
+/// A parsed rule. `Rule::parse(text, effect, source)` is the only door; `to_string` gives the text back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    text: String,
+    source: Source,
+}
+
+/// Why a rule is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RuleError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+impl Rule {
+    /// Parses `Tool` or `Tool(specifier)`.
+    pub fn parse(text: &str, _effect: Effect, source: Source) -> Result<Self, RuleError> {
+        Ok(Self {
+            text: text.into(),
+            source,
+        })
+    }
+    /// The rule as written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// Where it stands.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+/// The directories that a task's calls are about. All absolute and physical (no links in them).
+#[derive(Debug, Clone, Default)]
+pub struct Roots {
+    /// The workspace: working directory of every call.
+    pub workspace: PathBuf,
+    /// Additional directories.
+    pub additional: Vec<PathBuf>,
+    /// Spilled tool output of this attempt: readable in every mode, never writable.
+    pub output: Option<PathBuf>,
+    /// Never writable beside `.git`: task files, `agent-batch.yaml`, the run directory (physical paths; a directory covers its tree).
+    pub never_write: Vec<PathBuf>,
+    /// Neither readable nor writable: the CI runner's command files.
+    pub closed: Vec<PathBuf>,
+}
+
+/// Everything that is pinned for a task's gate.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// The mode.
+    pub mode: Mode,
+    /// Allow rules, all sources.
+    pub allow: Vec<Rule>,
+    /// Deny rules, all sources.
+    pub deny: Vec<Rule>,
+    /// The directories.
+    pub roots: Roots,
+}
+
+/// What a call would do, as far as the gate has to know. A tool derives it from its validated input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Reads one file.
+    Read {
+        /// As given by the model.
+        path: String,
+    },
+    /// Changes one file in place (reads it too).
+    Edit {
+        /// As given by the model.
+        path: String,
+    },
+    /// Creates or replaces one file.
+    Write {
+        /// As given by the model.
+        path: String,
+    },
+    /// Lists files: `root` is the directory searched, `pattern` the glob.
+    Glob {
+        /// Search root, if given.
+        root: Option<String>,
+        /// The glob.
+        pattern: String,
+    },
+    /// Searches file contents below `root`.
+    Grep {
+        /// Search root, if given.
+        root: Option<String>,
+    },
+    /// Runs a bash command line.
+    Bash {
+        /// The exact bytes that bash would get.
+        command: String,
+    },
+    /// Fetches a URL.
+    Fetch {
+        /// The URL.
+        url: String,
+    },
+    /// Needs a person: always denied.
+    Human,
+    /// Anything else: matched by tool name only.
+    Other,
+}
+
+/// A call in front of the gate.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The validated input.
+    pub input: &'a Value,
+    /// What it would do.
+    pub action: Action,
+    /// Whether the tool says that this input only reads.
+    pub read_only: bool,
+}
+
+/// What the resolver found out about one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathFacts {
+    /// Absolute, `.` and `..` removed by text, links not followed.
+    pub lexical: PathBuf,
+    /// Absolute, all links followed as the kernel would; for a path that does not exist yet, the physical parent + the rest.
+    pub physical: PathBuf,
+    /// What stands there.
+    pub kind: FileKind,
+    /// Number of names (hard links) of a regular file.
+    pub links: u64,
+    /// A `..` came after a symbolic link.
+    pub dotdot_after_link: bool,
+    /// The last component is a symbolic link that points nowhere, or the links loop.
+    pub dangling: bool,
+}
+
+/// Kind of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// Nothing is there.
+    Missing,
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// FIFO, socket or device.
+    Special,
+}
+
+/// Facts for the paths of [`queries`], keyed by the path as queried: absolute, or relative to the workspace.
+pub type Facts = BTreeMap<String, PathFacts>;
+
+/// Why a call is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// Stable word: `rule`, `mode`, `no_rule`, `protected`, `path`, `shell`, `human`, `invalid`...
+    pub class: &'static str,
+    /// One sentence: what was denied and why; names the rule, the construct or the missing rule. Never lists other rules or secret paths.
+    pub reason: String,
+    /// The deny rule that decided.
+    pub rule: Option<Rule>,
+    /// Whether an interactive tool would have asked a person.
+    pub would_ask: bool,
+    /// The smallest rule that would allow just this call, if one can.
+    pub suggestion: Option<String>,
+}
+
+/// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
+#[derive(Debug, Clone)]
+pub struct Permit {
+    tool: String,
+    input: Value,
+    facts: Facts,
+    policy: Arc<Policy>,
+    rule: Option<Rule>,
+    reason: String,
+}
+
+impl Permit {
+    /// The tool it was given for.
+    #[must_use]
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+    /// The input that was decided on.
+    #[must_use]
+    pub fn input(&self) -> &Value {
+        &self.input
+    }
+    /// The facts that were decided on, for a path of the input.
+    #[must_use]
+    pub fn path(&self, query: &str) -> Option<&PathFacts> {
+        self.facts.get(query)
+    }
+    /// Whether a search may show a file, by the Read rules; `facts` are the file's.
+    #[must_use]
+    pub fn may_show(&self, _facts: &PathFacts) -> bool {
+        true
+    }
+    /// The workspace.
+    #[must_use]
+    pub fn workspace(&self) -> &Path {
+        &self.policy.roots.workspace
+    }
+    /// The allow rule that decided, if one did.
+    #[must_use]
+    pub fn rule(&self) -> Option<&Rule> {
+        self.rule.as_ref()
+    }
+    /// Why the call is allowed, in one sentence.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// The paths that [`decide`] needs facts for, as the resolver has to look them up.
+#[must_use]
+pub fn queries(_action: &Action, _policy: &Policy) -> Vec<String> {
+    Vec::new()
+}
+
+/// Decides on a call. Total, pure, and never panics.
+///
+/// # Errors
+/// The denial.
+pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Permit, Box<Denial>> {
+    let _ = (call, facts, policy);
+    Err(Box::new(Denial {
+        class: "mode",
+        reason: String::new(),
+        rule: None,
+        would_ask: false,
+        suggestion: None,
+    }))
+}
+
+impl Mode {
+    /// The name in task files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Default => "default",
+            Self::AcceptEdits => "acceptEdits",
+            Self::Plan => "plan",
+            Self::BypassPermissions => "bypassPermissions",
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! One integration binary: the built program, real files, real processes.
+
+mod architecture;
