@@ -15,24 +15,24 @@
 
 // facts
 pub mod clock;
-pub mod event;
-pub mod message;
-pub mod outcome;
-pub mod redact;
 pub mod text;
+pub mod redact;
+pub mod message;
 pub mod usage;
+pub mod outcome;
+pub mod event;
 // reading
 pub mod report;
 // deciding
 pub mod budget;
 pub mod policy;
 // doing
-pub mod check;
+pub mod proc;
+pub mod workspace;
 pub mod hook;
 pub mod model;
-pub mod proc;
 pub mod tool;
-pub mod workspace;
+pub mod check;
 // saying
 pub mod task;
 // running
