@@ -451,10 +451,13 @@ impl Emitter {
     /// Stores and shows one event.
     ///
     /// # Errors
-    /// The transcript could not be written. A watcher's failure (a closed terminal) is not an error: the transcript is
+    /// The event could not be freed of secrets, or the transcript could not be written. A watcher's failure (a closed terminal) is not an error: the transcript is
     /// the truth, and reports can be made again from it.
     pub fn emit(&self, kind: Kind) -> io::Result<()> {
-        let kind = self.redactor.redact_serialized(kind);
+        let kind = self
+            .redactor
+            .redact_serialized(kind)
+            .map_err(io::Error::other)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let event = Event {
             v: VERSION,
