@@ -74,7 +74,8 @@ pub enum Kind {
     ModelRetried {
         /// The step.
         step: u32,
-        /// The try that failed, from 1.
+        /// The try that failed, from 1. On the wire it is `try`: `attempt` is the task's, in the same JSON object.
+        #[serde(rename = "try")]
         attempt: u32,
         /// How long the next try waits, in milliseconds.
         delay_ms: u64,

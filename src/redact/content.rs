@@ -14,10 +14,7 @@ use serde_json::{Error, Map, Value, value::Serializer as Plain};
 use super::Redactor;
 
 /// The redacted JSON of `value`, or nothing where there was nothing to redact.
-pub(super) fn redact<T: Serialize>(
-    redactor: &Redactor,
-    value: &T,
-) -> Result<Option<Value>, Error> {
+pub(super) fn redact<T: Serialize>(redactor: &Redactor, value: &T) -> Result<Option<Value>, Error> {
     let touched = Cell::new(false);
     let clean = value.serialize(Content {
         redactor,
@@ -47,17 +44,17 @@ impl Content<'_> {
 struct Items<'a> {
     content: Content<'a>,
     variant: Option<&'static str>,
-    items: Vec<Value>,
+    list: Vec<Value>,
 }
 
 impl Items<'_> {
     fn push<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), Error> {
-        self.items.push(item.serialize(self.content)?);
+        self.list.push(item.serialize(self.content)?);
         Ok(())
     }
 
     fn close(self) -> Value {
-        named(self.variant, Value::Array(self.items))
+        named(self.variant, Value::Array(self.list))
     }
 }
 
@@ -65,24 +62,24 @@ impl Items<'_> {
 struct Fields<'a> {
     content: Content<'a>,
     variant: Option<&'static str>,
-    fields: Map<String, Value>,
+    map: Map<String, Value>,
     key: String,
 }
 
 impl Fields<'_> {
     fn put<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
-        let is_tag = name == "type" && self.fields.is_empty();
+        let is_tag = name == "type" && self.map.is_empty();
         let value = if is_tag {
             value.serialize(Plain)?
         } else {
             value.serialize(self.content)?
         };
-        self.fields.insert(name.to_owned(), value);
+        self.map.insert(name.to_owned(), value);
         Ok(())
     }
 
     fn close(self) -> Value {
-        named(self.variant, Value::Object(self.fields))
+        named(self.variant, Value::Object(self.map))
     }
 }
 
@@ -175,7 +172,7 @@ impl<'a> Serializer for Content<'a> {
         Ok(Items {
             content: self,
             variant: None,
-            items: Vec::new(),
+            list: Vec::new(),
         })
     }
 
@@ -197,7 +194,7 @@ impl<'a> Serializer for Content<'a> {
         Ok(Items {
             content: self,
             variant: Some(variant),
-            items: Vec::new(),
+            list: Vec::new(),
         })
     }
 
@@ -205,7 +202,7 @@ impl<'a> Serializer for Content<'a> {
         Ok(Fields {
             content: self,
             variant: None,
-            fields: Map::new(),
+            map: Map::new(),
             key: String::new(),
         })
     }
@@ -224,7 +221,7 @@ impl<'a> Serializer for Content<'a> {
         Ok(Fields {
             content: self,
             variant: Some(variant),
-            fields: Map::new(),
+            map: Map::new(),
             key: String::new(),
         })
     }
@@ -291,11 +288,11 @@ impl SerializeMap for Fields<'_> {
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         let value = value.serialize(self.content)?;
-        let key = self.content.redactor.redact_key(&self.key, &self.fields);
+        let key = self.content.redactor.redact_key(&self.key, &self.map);
         if key != self.key {
             self.content.touched.set(true);
         }
-        self.fields.insert(key, value);
+        self.map.insert(key, value);
         Ok(())
     }
 

@@ -1,7 +1,5 @@
 //! The forms in which a secret travels.
 
-use std::fmt::Write as _;
-
 /// The characters of base64 that stand for 62 and 63: the standard alphabet and the one for URLs.
 const ALPHABETS: [[u8; 2]; 2] = [*b"+/", *b"-_"];
 
@@ -75,15 +73,12 @@ fn url_encoded(value: &str, blank: &str, upper: bool) -> String {
 }
 
 fn hex(bytes: &[u8], upper: bool) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing to a string cannot fail.
-        let _ = if upper {
-            write!(out, "{byte:02X}")
-        } else {
-            write!(out, "{byte:02x}")
-        };
-        out
-    })
+    let lower = crate::text::hex(bytes);
+    if upper {
+        lower.to_ascii_uppercase()
+    } else {
+        lower
+    }
 }
 
 /// Base64 without padding.
@@ -126,7 +121,12 @@ mod tests {
 
     #[test]
     fn base64_is_the_known_one() {
-        for (raw, encoded) in [("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (raw, encoded) in [
+            ("f", "Zg"),
+            ("fo", "Zm8"),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(base64(raw.as_bytes(), *b"+/"), encoded.as_bytes());
         }
         assert_eq!(base64(&[0xfb, 0xff], *b"-_"), b"-_8");

@@ -18,7 +18,7 @@ pub fn file_name(text: &str) -> String {
         return text.to_owned();
     }
     let digest = Sha256::digest(text.as_bytes());
-    let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hash = super::hex(&digest[..4]);
     let readable: String = text
         .chars()
         .take(MAX - 1 - hash.len())
@@ -66,7 +66,9 @@ mod tests {
     #[test]
     fn a_safe_name_stays_and_any_other_is_told_apart() {
         assert_eq!(file_name("fix-clippy.v2"), "fix-clippy.v2");
-        let names = ["a/b", "a:b", "a?b", "A_b", "", "..", "../x", "con", "nul.txt", ".hidden", "a.", "ä"];
+        let names = [
+            "a/b", "a:b", "a?b", "A_b", "", "..", "../x", "con", "nul.txt", ".hidden", "a.", "ä",
+        ];
         let made: std::collections::BTreeSet<String> = names.map(file_name).into();
         assert_eq!(made.len(), names.len(), "{made:?}");
     }

@@ -1,8 +1,9 @@
 //! Numbers in sentences.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-/// `1 step`, `2 steps`; a word on `y` after a consonant becomes `ies`.
+/// `1 step`, `2 steps`, `2 retries`, `2 processes`.
 #[must_use]
 pub fn plural(count: u64, word: &str) -> String {
     if count == 1 {
@@ -10,6 +11,7 @@ pub fn plural(count: u64, word: &str) -> String {
     }
     match word.strip_suffix('y') {
         Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ if word.ends_with('s') => format!("{count} {word}es"),
         _ => format!("{count} {word}s"),
     }
 }
@@ -41,6 +43,16 @@ pub fn bytes(count: u64) -> String {
     scaled(count, 1024, &[" B", " KiB", " MiB", " GiB"])
 }
 
+/// Bytes as lower-case hex digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
 /// A count in the largest unit that it reaches, with one decimal, cut and not rounded up.
 fn scaled(count: u64, base: u64, units: &[&str]) -> String {
     let (mut scale, mut unit) = (1_u64, 0);
@@ -65,6 +77,7 @@ mod tests {
         assert_eq!(plural(0, "step"), "0 steps");
         assert_eq!(plural(2, "retry"), "2 retries");
         assert_eq!(plural(2, "day"), "2 days");
+        assert_eq!(plural(2, "process"), "2 processes");
     }
 
     #[test]
@@ -74,8 +87,12 @@ mod tests {
             spans.map(|ms| duration(Duration::from_millis(ms))),
             ["0.0s", "0.4s", "59.9s", "0m 59s", "3m 05s", "1h 02m"]
         );
-        assert_eq!([950, 12_345, 1_250_000].map(tokens), ["950", "12.3k", "1.2M"]);
+        assert_eq!(
+            [950, 12_345, 1_250_000].map(tokens),
+            ["950", "12.3k", "1.2M"]
+        );
         assert_eq!([12, 2048].map(bytes), ["12 B", "2.0 KiB"]);
+        assert_eq!(hex(&[0, 0xab]), "00ab");
         assert_eq!(tokens(u64::MAX), "18446744073.7G");
     }
 }

@@ -47,7 +47,10 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
             skip_string(rest);
         }
         _ => {
-            while rest.next_if(|c| ('\u{20}'..='\u{2f}').contains(c)).is_some() {}
+            while rest
+                .next_if(|c| ('\u{20}'..='\u{2f}').contains(c))
+                .is_some()
+            {}
             let _final = rest.next_if(|c| ('\u{30}'..='\u{7e}').contains(c));
         }
     }
@@ -55,7 +58,10 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
 
 /// Parameters, intermediates and one final character; what fits none of them is text again.
 fn skip_control_sequence(rest: &mut Peekable<Chars<'_>>) {
-    while rest.next_if(|c| ('\u{20}'..='\u{3f}').contains(c)).is_some() {}
+    while rest
+        .next_if(|c| ('\u{20}'..='\u{3f}').contains(c))
+        .is_some()
+    {}
     let _final = rest.next_if(|c| ('\u{40}'..='\u{7e}').contains(c));
 }
 
@@ -161,7 +167,10 @@ mod tests {
         for (raw, expected) in [
             ("\u{1b}[1;31mred\u{1b}[0m", "red"),
             ("\u{9b}31mred\u{9b}0m", "red"),
-            ("\u{1b}]8;;https://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            (
+                "\u{1b}]8;;https://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+                "link",
+            ),
             ("\u{1b}]0;title\u{7}text", "text"),
             ("\u{9d}0;title\u{9c}text", "text"),
             ("\u{1b}Pq#0\u{1b}\\after", "after"),

@@ -24,10 +24,12 @@ pub fn inert(text: &str) -> String {
         }
         // Blanks and what has no shape may be trimmed by the reader before it looks for `::`. A zero-width
         // space is what we insert ourselves, so it counts as text here.
-        line_begins = matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
-            || (line_begins
-                && c != '\u{200b}'
-                && (c.is_whitespace() || super::terminal::is_shapeless(c)));
+        line_begins = matches!(
+            c,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        ) || (line_begins
+            && c != '\u{200b}'
+            && (c.is_whitespace() || super::terminal::is_shapeless(c)));
         rest = &rest[c.len_utf8()..];
     }
     out

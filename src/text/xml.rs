@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn what_no_parser_takes_is_replaced_and_tabs_survive() {
-        assert_eq!(xml_legal("a\0\u{1b}\u{fffe}\tb"), "a\u{fffd}\u{fffd}\u{fffd}\tb");
+        assert_eq!(
+            xml_legal("a\0\u{1b}\u{fffe}\tb"),
+            "a\u{fffd}\u{fffd}\u{fffd}\tb"
+        );
         assert_eq!(content("\u{1b}[1ma\r\nb\u{b}", 100), "a\nb\u{fffd}");
         assert_eq!(attribute("a\nb", 100), "a\\nb");
     }
