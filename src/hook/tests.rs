@@ -10,6 +10,9 @@ use super::*;
 use crate::event::HookResult;
 use crate::proc::{Captured, Ending, Finished, Spec};
 
+#[cfg(unix)]
+mod shipped;
+
 /// Gives recorded endings in order, and keeps what it was asked to start.
 #[derive(Clone, Default)]
 struct Recorded {
