@@ -30,7 +30,7 @@ esac
 call=$(cat)
 session=$(printf '%s\n' "$call" | sed -n 's/^{"session_id":"\([A-Za-z0-9._-]*\)#\([0-9]*\)".*/\1-\2/p')
 if [ -z "$session" ]; then
-  echo 'the input has no `session_id` of the form `task#attempt`' >&2
+  echo 'the input has no session_id of the form task#attempt' >&2
   exit 1
 fi
 # Some shells end with 2 when a file cannot be opened, which would read as a decision; this is a failure.
