@@ -23,6 +23,8 @@ pub struct HookAnswer {
     pub warnings: Vec<String>,
     /// One record for each hook that ran, in order.
     pub records: Vec<HookFinished>,
+    /// Processes that hooks left behind, and that were killed.
+    pub leaked: u32,
 }
 
 /// A block by a hook.
@@ -55,6 +57,7 @@ impl HookAnswer {
             self.updated_input = Some(after.clone());
             Rewrite { before, after }
         });
+        self.leaked = self.leaked.saturating_add(opinion.leaked);
         self.context.extend(opinion.context);
         self.warnings.extend(
             opinion
@@ -63,68 +66,79 @@ impl HookAnswer {
                 .map(|note| format!("hook `{hook}`: {note}")),
         );
 
-        let (result, mut message) = match opinion.verdict {
-            Verdict::Pass => (HookResult::Passed, String::new()),
-            Verdict::Block(reason) => (HookResult::Blocked, reason),
-            Verdict::Fail(cause) => (HookResult::Failed, cause),
-        };
-        let held_up = match result {
-            HookResult::Passed => None,
-            HookResult::Blocked => Some(message.clone()),
-            HookResult::Failed => Some(format!("hook `{hook}` failed: {message}")),
-        };
-        if let Some(reason) = held_up {
-            let goes_on = event == HookEvent::Stop && opinion.stop.is_none();
-            if goes_on || event == HookEvent::PreToolUse {
-                self.blocked = Some(Block {
-                    hook: hook.to_owned(),
-                    reason,
-                    failure: result == HookResult::Failed,
-                });
-            } else if result == HookResult::Failed {
-                self.warnings.push(reason);
-            } else if matches!(event, HookEvent::SessionStart | HookEvent::SessionEnd) {
-                self.warnings.push(format!(
-                    "hook `{hook}` cannot block at `{}`; it said: {reason}",
-                    event.name()
-                ));
-            } else if event != HookEvent::Stop {
-                self.context.push(reason);
-            }
-        }
-        if let Some(reason) = opinion.stop {
-            if event == HookEvent::PreToolUse && self.blocked.is_none() {
-                self.blocked = Some(Block {
-                    hook: hook.to_owned(),
-                    reason: format!("the task was ended by a hook: {reason}"),
-                    failure: false,
-                });
-            }
-            if message.is_empty() {
-                message.clone_from(&reason);
-            }
-            self.stopped = Some(reason);
-        }
-        self.records.push(HookFinished {
+        let record = HookFinished {
             event: event.name().to_owned(),
             hook: hook.to_owned(),
             tool_use_id: input
                 .get("tool_use_id")
                 .and_then(Value::as_str)
                 .map(str::to_owned),
-            result: if self.blocked.is_some() && result == HookResult::Passed {
-                HookResult::Blocked
-            } else {
-                result
+            result: match (&opinion.verdict, &opinion.stop) {
+                (Verdict::Pass, None) => HookResult::Passed,
+                (Verdict::Pass, Some(_)) | (Verdict::Block(_), _) => HookResult::Blocked,
+                (Verdict::Fail(_), _) => HookResult::Failed,
             },
-            message,
+            message: match (&opinion.verdict, &opinion.stop) {
+                (Verdict::Block(text) | Verdict::Fail(text), _) | (Verdict::Pass, Some(text)) => {
+                    text.clone()
+                }
+                (Verdict::Pass, None) => String::new(),
+            },
             rewrite,
             duration_ms,
-        });
+        };
+        self.records.push(record);
+
+        if let Some(block) = Block::of(event, hook, opinion.verdict, opinion.stop.as_deref()) {
+            match event {
+                // To end the task beats to go on with the turn.
+                HookEvent::Stop if opinion.stop.is_some() => {}
+                HookEvent::PreToolUse | HookEvent::Stop => self.blocked = Some(block),
+                HookEvent::PostToolUse | HookEvent::PostToolUseFailure if !block.failure => {
+                    self.context.push(block.reason);
+                }
+                HookEvent::PostToolUse
+                | HookEvent::PostToolUseFailure
+                | HookEvent::SessionStart
+                | HookEvent::SessionEnd => self.warnings.push(block.reason),
+            }
+        }
+        if opinion.stop.is_some() {
+            self.stopped = opinion.stop;
+        }
         if self.blocked.is_some() || self.stopped.is_some() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
+    }
+}
+
+impl Block {
+    /// What a hook has against going on, if anything. To end the task is against a call, too, that was about to run.
+    fn of(event: HookEvent, hook: &str, verdict: Verdict, stop: Option<&str>) -> Option<Self> {
+        let (reason, failure) = match verdict {
+            Verdict::Pass if event == HookEvent::PreToolUse => {
+                (format!("the task was ended by a hook: {}", stop?), false)
+            }
+            Verdict::Pass => return None,
+            Verdict::Block(reason) => match event {
+                HookEvent::SessionStart | HookEvent::SessionEnd => {
+                    let name = event.name();
+                    let text = format!("hook `{hook}` cannot block at `{name}`; it said: {reason}");
+                    (text, false)
+                }
+                HookEvent::PreToolUse
+                | HookEvent::PostToolUse
+                | HookEvent::PostToolUseFailure
+                | HookEvent::Stop => (reason, false),
+            },
+            Verdict::Fail(cause) => (format!("hook `{hook}` failed: {cause}"), true),
+        };
+        Some(Self {
+            hook: hook.to_owned(),
+            reason,
+            failure,
+        })
     }
 }

@@ -148,7 +148,10 @@ impl Command {
         };
         let redactor = Arc::clone(&surroundings.redactor);
         match surroundings.starter.start(spec, redactor, &cancel).await {
-            Ok(finished) => wire::interpret(event, &finished),
+            Ok(finished) => Opinion {
+                leaked: finished.leaked,
+                ..wire::interpret(event, &finished)
+            },
             Err(error) => Opinion::failed(format!("it could not be started: {error}")),
         }
     }

@@ -5,8 +5,8 @@
 //! a call up ends the row. **A hook can tighten and never widen**: not to be held up here is no permission, the gate still
 //! decides, on the rewritten input. A hook that does not work counts as a block wherever hooks can block.
 //!
-//! [`lifecycle`] names the points, [`matcher`] chooses tools, [`wire`] is the format (pure), [`pin`] holds the files of a
-//! hook to what they were at the start, [`command`] runs programs, [`answer`] adds up what the hooks of one event say.
+//! `lifecycle` names the points, `matcher` chooses tools, `wire` is the format (pure), `pin` holds the files of a
+//! hook to what they were at the start, `command` runs programs, `answer` adds up what the hooks of one event say.
 
 mod lifecycle;
 mod matcher;

@@ -241,6 +241,16 @@ async fn a_hook_that_does_not_work_blocks_and_is_told_apart() {
     }
 }
 
+#[tokio::test]
+async fn processes_that_hooks_left_behind_are_counted() {
+    let mut left_two = exited(0, "", "");
+    left_two.leaked = 2;
+    let mut left_one = exited(1, "", "");
+    left_one.leaked = 1;
+    let (answer, _) = pre(vec![left_two, left_one]).await;
+    assert_eq!(answer.leaked, 3);
+}
+
 struct Unstartable;
 
 #[async_trait::async_trait]

@@ -30,6 +30,8 @@ pub(super) struct Opinion {
     pub(super) context: Option<String>,
     /// What a reader should know.
     pub(super) notes: Vec<String>,
+    /// Processes that it left behind, and that were killed.
+    pub(super) leaked: u32,
 }
 
 /// Whether a hook holds anything up.
