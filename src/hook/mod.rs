@@ -39,8 +39,8 @@ use wire::Opinion;
 /// The time limit of a hook that sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest time limit that a hook may set.
-pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest time limit that a hook may set: one hour.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// What is the same in every hook's input of a task.
 #[derive(Debug, Clone, Default)]

@@ -536,7 +536,7 @@ fn a_set_that_cannot_work_is_refused_at_the_start() {
                 timeout: MAX_TIMEOUT + Duration::from_secs(1),
                 ..base.clone()
             },
-            "at most `10m`",
+            "at most `1h`",
         ),
     ] {
         let specs = [base.clone(), bad];
