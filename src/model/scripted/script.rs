@@ -327,10 +327,14 @@ impl UsageSpec {
 fn yaml(file: &str, text: &str) -> Result<FileSpec, ScriptError> {
     serde_yaml::from_str(text)
         .map(|ListOrMap(spec)| spec)
-        .map_err(|error| ScriptError {
-            file: file.to_owned(),
-            place: error.location().map(|at| (at.line(), at.column())),
-            message: without_place(&error.to_string()),
+        .map_err(|error| {
+            let place = error.location().map(|at| (at.line(), at.column()));
+            let (line, column) = place.unwrap_or_default();
+            ScriptError {
+                file: file.to_owned(),
+                place,
+                message: without_place(&error.to_string(), line, column),
+            }
         })
 }
 
@@ -343,7 +347,7 @@ fn lines(file: &str, text: &str) -> Result<FileSpec, ScriptError> {
         replies.push(serde_json::from_str(line).map_err(|error| ScriptError {
             file: file.to_owned(),
             place: Some((index + 1, error.column().max(1))),
-            message: without_place(&error.to_string()),
+            message: without_place(&error.to_string(), error.line(), error.column()),
         })?);
     }
     Ok(FileSpec {
@@ -355,11 +359,9 @@ fn lines(file: &str, text: &str) -> Result<FileSpec, ScriptError> {
 }
 
 /// A parser's message without the place that it ends in; ours stands in front.
-fn without_place(message: &str) -> String {
-    match message.rfind(" at line ") {
-        Some(end) => message[..end].to_owned(),
-        None => message.to_owned(),
-    }
+fn without_place(message: &str, line: usize, column: usize) -> String {
+    let place = format!(" at line {line} column {column}");
+    message.strip_suffix(&place).unwrap_or(message).to_owned()
 }
 
 /// A script without a price costs nothing, which is a known price.

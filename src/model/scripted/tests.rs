@@ -386,7 +386,7 @@ fn errors_stand_at_their_place() {
             1,
             "a list of replies, or a map with `replies`",
         ),
-        ("- text: 'a\n", 1, "quoted scalar"),
+        ("- text: 'a\n", 2, "quoted scalar at line 1"),
     ] {
         let message = parse_error(text);
         assert!(
@@ -433,7 +433,12 @@ fn a_bomb_of_aliases_does_not_go_off() {
         String::from("- text: x\n  stop_details:\n    a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
-        writeln!(text, "    a{level}: \&a{level} [{}]", [alias.as_str(); 9].join(", ")).unwrap();
+        writeln!(
+            text,
+            "    a{level}: &a{level} [{}]",
+            [alias.as_str(); 9].join(", ")
+        )
+        .unwrap();
     }
     assert!(Script::parse("s.yaml", &text).is_err());
 }
