@@ -292,6 +292,24 @@ pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Pe
     }))
 }
 
+/// A permit without a decision, for the tests of tools.
+#[cfg(test)]
+pub(crate) fn permit_for_test(
+    tool: &str,
+    input: Value,
+    facts: Facts,
+    policy: Arc<Policy>,
+) -> Permit {
+    Permit {
+        tool: tool.to_owned(),
+        input,
+        facts,
+        policy,
+        rule: None,
+        reason: "a test says so".to_owned(),
+    }
+}
+
 impl Mode {
     /// The name in task files and reports.
     #[must_use]

@@ -3,3 +3,4 @@
 mod architecture;
 mod report;
 mod model;
+mod proc;
