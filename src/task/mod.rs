@@ -1,4 +1,25 @@
-//! The task file: `TaskSpec` is exactly what YAML may say, [`Task`] has everything resolved. (Interface; see the module's owner.)
+//! The task file: [`TaskSpec`] is exactly what YAML may say, [`Task`] has everything resolved, and [`load`] is the only
+//! way from one to the other. It answers with all tasks or with everything that is wrong in any file.
+//!
+//! How many errors with exact places come out of a parser that gives one error and no places: the text becomes a strict
+//! tree (`tree`), the tree is decoded again and again, each time without what was found to be wrong (`decode`), and a
+//! path in the tree is turned into a line by parsing once more along it (`locate`). Meaning is checked afterwards
+//! (`resolve`), and speaks of places by the same paths.
+
+mod decode;
+mod describe;
+mod diagnostic;
+mod document;
+mod expand;
+mod lint;
+mod load;
+mod locate;
+mod resolve;
+mod schema;
+mod source;
+mod spec;
+mod suggest;
+mod tree;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +29,21 @@ use crate::check::Check;
 use crate::outcome::OnDenied;
 use crate::policy::{Mode, Rule};
 use crate::workspace::Isolation;
+
+pub use describe::describe;
+pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
+pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};
+pub use schema::{project_schema, schema};
+pub use source::LARGEST_FILE;
+pub use spec::{
+    DefaultsSpec, HookCommandSpec, HookEventName, HooksSpec, LimitsSpec, PermissionsSpec,
+    PolicySpec, ProjectSpec, TaskSpec, WorkspaceSpec,
+};
+
+/// The name of the project's file, at the root of the project.
+pub const PROJECT_FILE: &str = "agent-batch.yaml";
+/// The option without which no task gets the mode `bypassPermissions`.
+pub const BYPASS_FLAG: &str = "--allow-bypass";
 
 /// One task, with everything resolved and checked. Immutable.
 #[derive(Debug, Clone)]

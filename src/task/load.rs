@@ -1,0 +1,233 @@
+//! From files to tasks: reads all of them, and answers with all the tasks or with everything that is wrong.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Task;
+use super::diagnostic::{Diagnostic, Related, Severity};
+use super::document::Document;
+use super::expand::expand;
+use super::resolve::{Context, Findings, Layer, Project, resolve};
+use super::spec::{ProjectSpec, TaskSpec};
+use super::tree::{Half, Path as TreePath};
+
+/// A file to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskFile {
+    /// As a person named it; reports show this.
+    pub display: String,
+    /// Where it is, absolute.
+    pub absolute: PathBuf,
+}
+
+/// What the caller knows and a task file does not.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// The environment that `${NAME}` and `PATH` refer to.
+    pub env: BTreeMap<String, String>,
+    /// The directory in which the run is started, absolute: the workspace of tasks that name none.
+    pub cwd: PathBuf,
+    /// The operator switches on `bypassPermissions` for tasks that ask for it.
+    pub allow_bypass: bool,
+    /// Allow rules of the operator.
+    pub extra_allow: Vec<String>,
+    /// Deny rules of the operator.
+    pub extra_deny: Vec<String>,
+    /// Values of the operator that stand above those of the files, and below the policy.
+    pub overrides: Overrides,
+}
+
+/// See [`LoadOptions::overrides`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Overrides {
+    /// `provider/model`; a script is relative to the current directory.
+    pub model: Option<String>,
+    /// Model calls per turn.
+    pub max_steps: Option<u32>,
+    /// Tokens of the task.
+    pub max_tokens: Option<u64>,
+    /// Dollars of the task.
+    pub max_cost_usd: Option<f64>,
+    /// Wall clock of the task.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The tasks, in the order of the files.
+    pub tasks: Vec<Task>,
+    /// What is doubtful, and stops nothing.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Loads task files, with `agent-batch.yaml` if there is one. Nothing is started and the network is not used.
+///
+/// # Errors
+/// Everything that is wrong in any of the files, in the order of the files and of their lines. Never empty.
+pub fn load(
+    paths: &[TaskFile],
+    project: Option<&TaskFile>,
+    options: &LoadOptions,
+) -> Result<Loaded, Vec<Diagnostic>> {
+    let mut findings = Findings::default();
+    let opened = project.map(|file| open_project(file, options, &mut findings));
+    let is_readable = !matches!(opened, Some(None));
+    let opened = opened.flatten();
+    let project = opened
+        .as_ref()
+        .map(|(spec, document, directory)| Project::new(spec, document, directory));
+    if let Some(project) = &project {
+        project.check(&mut findings);
+    }
+    let mut tasks = Vec::new();
+    let mut names = Names::default();
+    let mut seen = HashSet::new();
+    for file in paths {
+        let path = std::fs::canonicalize(&file.absolute).unwrap_or_else(|_| file.absolute.clone());
+        if !seen.insert(path.clone()) {
+            let mut diagnostic =
+                Diagnostic::error(&file.display, "the file is named twice; it is run once");
+            diagnostic.severity = Severity::Warning;
+            findings.push(diagnostic);
+            continue;
+        }
+        let loaded = one(
+            file,
+            path,
+            project.as_ref(),
+            is_readable,
+            options,
+            &mut names,
+            &mut findings,
+        );
+        tasks.extend(loaded);
+    }
+    if findings.errors.is_empty() {
+        Ok(Loaded {
+            tasks,
+            warnings: findings.warnings,
+        })
+    } else {
+        Err(findings.errors)
+    }
+}
+
+type OpenedProject = (ProjectSpec, Document, PathBuf);
+
+fn open_project(
+    file: &TaskFile,
+    options: &LoadOptions,
+    findings: &mut Findings,
+) -> Option<OpenedProject> {
+    let mut document = open(file, findings)?;
+    let problems = expand(
+        &mut document.tree,
+        &TreePath::root().key("defaults"),
+        &options.env,
+    );
+    document.report(problems);
+    let spec = document.decode();
+    for diagnostic in document.diagnostics() {
+        findings.push(diagnostic);
+    }
+    Some((spec?, document, directory_of(&file.absolute)))
+}
+
+fn open(file: &TaskFile, findings: &mut Findings) -> Option<Document> {
+    Document::open(file)
+        .map_err(|diagnostic| findings.push(*diagnostic))
+        .ok()
+}
+
+/// Without links in it, because paths in the file are relative to where it really is.
+fn directory_of(file: &Path) -> PathBuf {
+    let directory = file.parent().unwrap_or(file);
+    std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
+}
+
+fn one(
+    file: &TaskFile,
+    path: PathBuf,
+    project: Option<&Project<'_>>,
+    is_readable: bool,
+    options: &LoadOptions,
+    names: &mut Names,
+    findings: &mut Findings,
+) -> Option<Task> {
+    let mut document = open(file, findings)?;
+    let problems = expand(&mut document.tree, &TreePath::root(), &options.env);
+    document.report(problems);
+    let spec: Option<TaskSpec> = document.decode();
+    // Errors of form and of meaning are found apart, and told together, by line.
+    let mut own = Findings::default();
+    own.errors = document.diagnostics();
+    let directory = directory_of(&path);
+    let layer = Layer {
+        name: "task",
+        document: &document,
+        root: TreePath::root(),
+        directory: &directory,
+    };
+    // Without the project's defaults and ceilings, what would be said about a task is not true.
+    let task = spec.filter(|_| is_readable).and_then(|spec| {
+        names.claim(&spec, &layer, &mut own);
+        let cx = Context {
+            spec: &spec,
+            layer: &layer,
+            project,
+            options,
+            path,
+        };
+        resolve(&cx, &mut own)
+    });
+    own.errors
+        .sort_by_key(|diagnostic| (diagnostic.line(), diagnostic.column()));
+    for diagnostic in own.errors.into_iter().chain(own.warnings) {
+        findings.push(diagnostic);
+    }
+    task
+}
+
+/// The names so far, and where each stands.
+#[derive(Default)]
+struct Names(BTreeMap<String, Related>);
+
+impl Names {
+    fn claim(&mut self, spec: &TaskSpec, layer: &Layer<'_>, findings: &mut Findings) {
+        let document = layer.document;
+        let (name, path) = match &spec.name {
+            Some(name) => (name.clone(), TreePath::root().key("name")),
+            None => (
+                super::resolve::name_of_stem(&document.file),
+                TreePath::root(),
+            ),
+        };
+        let place = document.place(&path, Half::Value);
+        // A directory of the run has this name, and some file systems take `a` and `A` for one.
+        let folded = name.to_lowercase();
+        if let Some(first) = self.0.get(&folded) {
+            let message = format!(
+                "another task is called {} too",
+                super::diagnostic::quoted(&name)
+            );
+            let hint = match spec.name {
+                Some(_) => "give one of them another `name`",
+                None => "without a `name` a task is called like its file: give this one a `name`",
+            };
+            let mut diagnostic = Diagnostic::error(&document.file, message)
+                .at(place)
+                .with_hint(hint);
+            diagnostic.related = Some(first.clone());
+            findings.push(diagnostic);
+            return;
+        }
+        let related = Related {
+            note: "the first one is here".to_owned(),
+            file: document.file.clone(),
+            place,
+        };
+        self.0.insert(folded, related);
+    }
+}

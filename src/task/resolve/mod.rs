@@ -1,0 +1,295 @@
+//! From what YAML says to a [`Task`]: the only door. Every part collects all that is wrong and goes on, so that one run
+//! shows every mistake. Files are looked up here, nothing is started and nothing is read from the network.
+//!
+//! A value comes from the command line, the task file, the `defaults` of `agent-batch.yaml` or the program, the first
+//! that names it; the `policy` of `agent-batch.yaml` is a ceiling over all of them. [`Origin`] remembers which.
+
+mod checks;
+mod files;
+mod hooks;
+mod identity;
+mod limits;
+mod model;
+mod permissions;
+mod prompt;
+mod tools;
+
+use std::path::{Path as FilePath, PathBuf};
+
+use super::diagnostic::{Diagnostic, Place, Related, Severity};
+use super::document::Document;
+use super::spec::{ProjectSpec, TaskSpec};
+use super::tree::{Half, Path};
+use super::{LoadOptions, Task};
+
+pub(super) use identity::name_of_stem;
+
+/// A part of a file whose values have one rank.
+#[derive(Debug, Clone)]
+pub(super) struct Layer<'a> {
+    /// `task`, `defaults` or `policy`, as rules name their source.
+    pub(super) name: &'static str,
+    pub(super) document: &'a Document,
+    /// Where the layer begins in the document.
+    pub(super) root: Path,
+    /// What paths in it are relative to.
+    pub(super) directory: &'a FilePath,
+}
+
+impl<'a> Layer<'a> {
+    fn origin(&'a self, keys: &[&str]) -> Origin<'a> {
+        let path = keys
+            .iter()
+            .fold(self.root.clone(), |path, key| path.key(key));
+        Origin::File { layer: self, path }
+    }
+
+    /// Whether the key is there, right or wrong.
+    fn mentions(&self, keys: &[&str]) -> bool {
+        let path = keys
+            .iter()
+            .fold(self.root.clone(), |path, key| path.key(key));
+        self.document.mentions(&path)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone)]
+pub(super) enum Origin<'a> {
+    /// A file.
+    File { layer: &'a Layer<'a>, path: Path },
+    /// An option of the command line.
+    CommandLine(&'static str),
+}
+
+impl<'a> Origin<'a> {
+    fn key(&self, name: &str) -> Self {
+        self.then(|path| path.key(name))
+    }
+
+    fn index(&self, index: usize) -> Self {
+        self.then(|path| path.index(index))
+    }
+
+    fn then(&self, step: impl FnOnce(&Path) -> Path) -> Self {
+        match self {
+            Self::File { layer, path } => Self::File {
+                layer,
+                path: step(path),
+            },
+            Self::CommandLine(option) => Self::CommandLine(option),
+        }
+    }
+
+    fn layer(&self) -> &'static str {
+        match self {
+            Self::File { layer, .. } => layer.name,
+            Self::CommandLine(_) => "cli",
+        }
+    }
+
+    fn file(&self) -> &'a str {
+        match self {
+            Self::File { layer, .. } => &layer.document.file,
+            Self::CommandLine(_) => "",
+        }
+    }
+
+    fn place(&self, half: Half) -> Option<Place> {
+        match self {
+            Self::File { layer, path } => layer.document.place(path, half),
+            Self::CommandLine(_) => None,
+        }
+    }
+
+    /// What a path that comes from here is relative to.
+    fn directory(&self, cwd: &'a FilePath) -> &'a FilePath {
+        match self {
+            Self::File { layer, .. } => layer.directory,
+            Self::CommandLine(_) => cwd,
+        }
+    }
+
+    fn diagnostic(&self, half: Half, message: String) -> Diagnostic {
+        let message = match self {
+            Self::File { .. } => message,
+            Self::CommandLine(option) => format!("`{option}`: {message}"),
+        };
+        Diagnostic::error(self.file(), message).at(self.place(half))
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone)]
+struct At<'a, T> {
+    value: T,
+    origin: Origin<'a>,
+}
+
+/// What was found out on the way.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) errors: Vec<Diagnostic>,
+    pub(super) warnings: Vec<Diagnostic>,
+}
+
+impl Findings {
+    fn error(&mut self, origin: &Origin<'_>, message: impl Into<String>, hint: Option<&str>) {
+        let mut diagnostic = origin.diagnostic(Half::Value, message.into());
+        diagnostic.hint = hint.map(str::to_owned);
+        self.push(diagnostic);
+    }
+
+    fn key_error(&mut self, origin: &Origin<'_>, message: impl Into<String>, hint: Option<&str>) {
+        let mut diagnostic = origin.diagnostic(Half::Key, message.into());
+        diagnostic.hint = hint.map(str::to_owned);
+        self.push(diagnostic);
+    }
+
+    /// A value goes beyond what the policy says at `ceiling`.
+    fn beyond_policy(&mut self, origin: &Origin<'_>, message: String, ceiling: &Origin<'_>) {
+        let mut diagnostic = origin.diagnostic(Half::Value, message);
+        diagnostic.related = Some(Related {
+            note: "the policy of the project is here".to_owned(),
+            file: ceiling.file().to_owned(),
+            place: ceiling.place(Half::Key),
+        });
+        self.push(diagnostic);
+    }
+
+    fn warning(&mut self, origin: &Origin<'_>, half: Half, message: String, hint: Option<String>) {
+        let mut diagnostic = origin.diagnostic(half, message);
+        diagnostic.severity = Severity::Warning;
+        diagnostic.hint = hint;
+        self.push(diagnostic);
+    }
+
+    /// The same mistake in `agent-batch.yaml` is met once for each task, and told once.
+    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
+        let list = match diagnostic.severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        if !list.contains(&diagnostic) {
+            list.push(diagnostic);
+        }
+    }
+}
+
+/// `agent-batch.yaml`, ready to be looked into.
+#[derive(Debug)]
+pub(super) struct Project<'a> {
+    pub(super) spec: &'a ProjectSpec,
+    pub(super) defaults: Layer<'a>,
+    pub(super) policy: Layer<'a>,
+}
+
+impl<'a> Project<'a> {
+    pub(super) fn new(
+        spec: &'a ProjectSpec,
+        document: &'a Document,
+        directory: &'a FilePath,
+    ) -> Self {
+        let layer = |name: &'static str| Layer {
+            name,
+            document,
+            root: Path::root().key(name),
+            directory,
+        };
+        Self {
+            spec,
+            defaults: layer("defaults"),
+            policy: layer("policy"),
+        }
+    }
+
+    /// What is wrong with the policy itself, whatever the tasks are.
+    pub(super) fn check(&self, findings: &mut Findings) {
+        limits::check_policy(self, findings);
+        model::check_policy(self, findings);
+        tools::check_policy(self, findings);
+        permissions::check_policy(self, findings);
+    }
+}
+
+/// Everything that a task is made from.
+pub(super) struct Context<'a> {
+    pub(super) spec: &'a TaskSpec,
+    pub(super) layer: &'a Layer<'a>,
+    pub(super) project: Option<&'a Project<'a>>,
+    pub(super) options: &'a LoadOptions,
+    /// The task file, absolute and physical.
+    pub(super) path: PathBuf,
+}
+
+impl<'a> Context<'a> {
+    /// The task's value, or that of the defaults.
+    fn pick<T>(
+        &self,
+        task: Option<T>,
+        defaults: impl FnOnce(&'a super::spec::DefaultsSpec) -> Option<T>,
+        keys: &[&str],
+    ) -> Option<At<'a, T>> {
+        if let Some(value) = task {
+            let origin = self.layer.origin(keys);
+            return Some(At { value, origin });
+        }
+        let project = self.project?;
+        let value = defaults(&project.spec.defaults)?;
+        let origin = project.defaults.origin(keys);
+        Some(At { value, origin })
+    }
+
+    /// Whether the task or the defaults have the key, right or wrong: then nothing is to be said of its absence.
+    fn mentions(&self, keys: &[&str]) -> bool {
+        self.layer.mentions(keys)
+            || self
+                .project
+                .is_some_and(|project| project.defaults.mentions(keys))
+    }
+
+    /// The task as a whole.
+    fn whole(&self) -> Origin<'a> {
+        self.layer.origin(&[])
+    }
+}
+
+/// Resolves a task. `None` when there is an error in `findings`.
+pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task> {
+    let before = findings.errors.len();
+    let name = identity::name(cx, findings);
+    let tags = identity::tags(cx, findings);
+    let (system, turns) = prompt::resolve(cx, findings);
+    let model = model::resolve(cx, findings);
+    let tools = tools::resolve(cx, findings);
+    let permissions = permissions::resolve(cx, &tools, findings);
+    let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
+    let (workspace, isolation) = files::workspace(cx, findings);
+    let hooks = hooks::resolve(cx, findings);
+    let checks = checks::resolve(cx, findings);
+    if findings.errors.len() > before {
+        return None;
+    }
+    Some(Task {
+        name,
+        file: cx.layer.document.file.clone(),
+        path: cx.path.clone(),
+        line: cx.whole().place(Half::Value).map_or(1, |place| place.line),
+        description: cx.spec.description.clone().unwrap_or_default(),
+        tags,
+        model: model?,
+        system,
+        turns,
+        tools,
+        mode: permissions.mode,
+        allow: permissions.allow,
+        deny: permissions.deny,
+        on_denied: permissions.on_denied,
+        additional: permissions.additional,
+        limits,
+        workspace: workspace?,
+        isolation,
+        checks,
+        hooks,
+    })
+}

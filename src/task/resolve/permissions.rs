@@ -1,0 +1,205 @@
+//! Mode and rules. The mode is pinned here for the whole run; rules keep their source, because a reader of a report
+//! wants to know who allowed what.
+
+use std::path::PathBuf;
+
+use super::super::BYPASS_FLAG;
+use super::super::diagnostic::quoted;
+use super::super::lint;
+use super::super::tree::Half;
+use super::{At, Context, Findings, Origin, Project, files};
+use crate::outcome::OnDenied;
+use crate::policy::{Effect, Mode, Rule, Source};
+
+pub(super) struct Permissions {
+    pub(super) mode: Mode,
+    pub(super) allow: Vec<Rule>,
+    pub(super) deny: Vec<Rule>,
+    pub(super) on_denied: OnDenied,
+    pub(super) additional: Vec<PathBuf>,
+}
+
+pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Findings) -> Permissions {
+    let mode = mode(cx, findings);
+    let on_denied = cx
+        .pick(
+            cx.spec.permissions.on_denied,
+            |defaults| defaults.permissions.on_denied,
+            &["permissions", "on_denied"],
+        )
+        .map_or_else(OnDenied::default, |picked| picked.value);
+    let mut deny = Vec::new();
+    if let Some(project) = cx.project {
+        let origin = project.policy.origin(&["deny"]);
+        deny.extend(rules(
+            &project.spec.policy.deny,
+            Effect::Deny,
+            &origin,
+            findings,
+        ));
+    }
+    let mut allow = Vec::new();
+    for (origin, allowed, denied) in rule_lists(cx) {
+        let (allow_at, deny_at) = match &origin {
+            Origin::File { .. } => (origin.key("allow"), origin.key("deny")),
+            Origin::CommandLine(_) => (
+                Origin::CommandLine("--allow"),
+                Origin::CommandLine("--deny"),
+            ),
+        };
+        lint_allow(allowed, &allow_at, tools, findings);
+        allow.extend(rules(allowed, Effect::Allow, &allow_at, findings));
+        deny.extend(rules(denied, Effect::Deny, &deny_at, findings));
+    }
+    Permissions {
+        mode,
+        allow,
+        deny,
+        on_denied,
+        additional: additional(cx, findings),
+    }
+}
+
+/// Allow and deny lists of defaults, task and command line, in this order.
+fn rule_lists<'a>(cx: &Context<'a>) -> Vec<(Origin<'a>, &'a [String], &'a [String])> {
+    let mut lists: Vec<(Origin<'a>, &'a [String], &'a [String])> = Vec::new();
+    if let Some(project) = cx.project {
+        let permissions = &project.spec.defaults.permissions;
+        let origin = project.defaults.origin(&["permissions"]);
+        lists.push((origin, &permissions.allow, &permissions.deny));
+    }
+    let permissions = &cx.spec.permissions;
+    let origin = cx.layer.origin(&["permissions"]);
+    lists.push((origin, &permissions.allow, &permissions.deny));
+    let options = cx.options;
+    lists.push((
+        Origin::CommandLine(""),
+        &options.extra_allow,
+        &options.extra_deny,
+    ));
+    lists
+}
+
+fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
+    let keys = ["permissions", "mode"];
+    let named = cx.pick(
+        cx.spec.permissions.mode,
+        |defaults| defaults.permissions.mode,
+        &keys,
+    );
+    let ceiling = cx.project.and_then(|project| {
+        let modes = project.spec.policy.modes.as_ref()?;
+        Some((modes, project.policy.origin(&["modes"])))
+    });
+    let mode = named
+        .as_ref()
+        .map_or_else(Mode::default, |named| named.value);
+    let origin = named
+        .as_ref()
+        .map_or_else(|| cx.whole(), |named| named.origin.clone());
+    if let Some((allowed, ceiling)) = ceiling
+        && !allowed.contains(&mode)
+        && (named.is_some() || !cx.mentions(&keys))
+    {
+        let message = match named {
+            Some(_) => format!(
+                "the mode `{}` is not one that the policy allows",
+                mode.name()
+            ),
+            None => format!(
+                "the task names no mode, and the policy does not allow `{}`",
+                mode.name()
+            ),
+        };
+        findings.beyond_policy(&origin, message, &ceiling);
+    }
+    if mode == Mode::BypassPermissions {
+        if cx.options.allow_bypass {
+            let message =
+                "the permission gate lets everything pass that no deny rule names".to_owned();
+            findings.warning(&origin, Half::Value, message, None);
+        } else {
+            let message = format!(
+                "the mode `{}` takes effect only with `{BYPASS_FLAG}` on the command line",
+                mode.name()
+            );
+            let hint = "a task file alone cannot switch the gate off; `acceptEdits` and allow rules are narrower";
+            findings.error(&origin, message, Some(hint));
+        }
+    }
+    mode
+}
+
+/// Parses rules; what is none is said.
+fn rules(
+    texts: &[String],
+    effect: Effect,
+    origin: &Origin<'_>,
+    findings: &mut Findings,
+) -> Vec<Rule> {
+    let mut parsed = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let source = Source {
+            layer: origin.layer().to_owned(),
+            file: match origin {
+                Origin::File { .. } => origin.file().to_owned(),
+                Origin::CommandLine(option) => (*option).to_owned(),
+            },
+        };
+        match Rule::parse(text, effect, source) {
+            Ok(rule) => parsed.push(rule),
+            Err(error) => {
+                findings.error(&origin.index(index), error.message, error.hint.as_deref());
+            }
+        }
+    }
+    parsed
+}
+
+/// Says which allow rules allow more than anyone means, and which allow what is not offered.
+fn lint_allow(texts: &[String], origin: &Origin<'_>, tools: &[String], findings: &mut Findings) {
+    for (index, text) in texts.iter().enumerate() {
+        let origin = origin.index(index);
+        if let Some(doubt) = lint::too_broad(text) {
+            let message = format!("the rule {} {}", quoted(text), doubt.reason);
+            findings.warning(&origin, Half::Value, message, Some(doubt.hint));
+        }
+        let tool = lint::tool_of(text);
+        let is_offered = tools.iter().any(|offered| offered == tool);
+        if crate::tool::BUILTIN.contains(&tool) && !is_offered && origin.layer() == "task" {
+            let message = format!(
+                "the rule {} allows nothing: the task does not offer `{tool}`",
+                quoted(text)
+            );
+            let hint = format!("name `{tool}` under `tools`, or remove the rule");
+            findings.warning(&origin, Half::Value, message, Some(hint));
+        }
+    }
+}
+
+fn additional(cx: &Context<'_>, findings: &mut Findings) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let task = &cx.spec.permissions.additional_directories;
+    let mut lists = vec![(cx.layer, task)];
+    if let Some(project) = cx.project {
+        let defaults = &project.spec.defaults.permissions.additional_directories;
+        lists.insert(0, (&project.defaults, defaults));
+    }
+    for (layer, list) in lists {
+        let origin = layer.origin(&["permissions", "additional_directories"]);
+        for (index, value) in list.iter().enumerate() {
+            let named = At {
+                value,
+                origin: origin.index(index),
+            };
+            found.extend(files::directory(cx, &named, findings));
+        }
+    }
+    found
+}
+
+/// The policy's deny rules are rules, also when no task is there to meet them.
+pub(super) fn check_policy(project: &Project<'_>, findings: &mut Findings) {
+    let origin = project.policy.origin(&["deny"]);
+    rules(&project.spec.policy.deny, Effect::Deny, &origin, findings);
+}

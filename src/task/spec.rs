@@ -1,0 +1,242 @@
+//! What YAML may say: the types of a task file and of `agent-batch.yaml`, and nothing resolved in them. The comments of
+//! the fields are the descriptions in the JSON Schema, so they speak to whoever writes task files.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use crate::check::{CheckSpec, TimeSpan};
+use crate::outcome::OnDenied;
+use crate::policy::Mode;
+use crate::workspace::Isolation;
+
+/// A task for an agent: what to do, with which model, under which permissions and limits, and how the work is measured.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpec {
+    /// The task's name in reports: letters `a-z`, digits, `.`, `_`, `-`; unique in a run. Default: the file's name
+    /// without its extension.
+    #[schemars(regex(pattern = r"^[a-z0-9_][a-z0-9._-]*$"), length(max = 100))]
+    pub name: Option<String>,
+    /// One line for the readers of reports.
+    pub description: Option<String>,
+    /// Words by which tasks can be chosen.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// `anthropic/<model id>`, or `scripted/<file>` for replies from a file (relative to this file).
+    #[schemars(regex(pattern = r"^(anthropic|scripted)/.+|\$\{"))]
+    pub model: Option<String>,
+    /// Text that is appended to the built-in system prompt.
+    pub system: Option<String>,
+    /// What the agent is to do. `${NAME}` is replaced by an environment variable, `${NAME:-default}` has a default,
+    /// `$${` stands for `${`.
+    #[schemars(length(min = 1))]
+    pub prompt: Option<String>,
+    /// Several prompts in one conversation, instead of `prompt`: each is sent when the one before is answered.
+    #[schemars(length(min = 1, max = 50))]
+    pub turns: Option<Vec<String>>,
+    /// The tools that the model is offered. Default: Read, Glob, Grep, Edit, Write.
+    pub tools: Option<Vec<String>>,
+    /// What the agent may do.
+    #[serde(default)]
+    pub permissions: PermissionsSpec,
+    /// When the task is ended.
+    #[serde(default)]
+    pub limits: LimitsSpec,
+    /// The directory that the agent works in.
+    #[serde(default)]
+    pub workspace: WorkspaceSpec,
+    /// What the work is measured by, after the agent is done.
+    #[serde(default)]
+    pub checks: Vec<CheckSpec>,
+    /// Programs that are asked or told about the agent's actions, by event.
+    #[serde(default)]
+    pub hooks: HooksSpec,
+}
+
+/// What the agent may do. What no rule and no mode allows is denied; nobody is ever asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PermissionsSpec {
+    /// `strict`: only what a rule allows. `default`: also reading in the workspace (`dontAsk` is the same).
+    /// `acceptEdits`: also Edit and Write in the workspace. `plan`: only reading. `bypassPermissions`: no rule needed;
+    /// takes effect only with the flag of the same name. Default: `default`.
+    #[schemars(schema_with = "mode_schema")]
+    pub mode: Option<Mode>,
+    /// Rules for what is allowed, as in `Edit(src/**)` or `Bash(cargo test:*)`.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Rules for what is denied, whatever else allows it.
+    #[serde(default)]
+    pub deny: Vec<String>,
+    /// What a denied action means for the task: `fail`, `warn` or `ignore`. Default: `fail`.
+    pub on_denied: Option<OnDenied>,
+    /// Directories beside the workspace that file tools may use, relative to this file.
+    #[serde(default)]
+    pub additional_directories: Vec<String>,
+}
+
+/// When the task is ended. There is no way to have no limit.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsSpec {
+    /// The most model calls for each prompt. Default: 10.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_steps: Option<u64>,
+    /// The most model calls over all prompts. Default: `max_steps` for each prompt.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_total_steps: Option<u64>,
+    /// The most tokens over the whole task: all input, cached or not, and all output. Default: 1000000.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub max_tokens: Option<u64>,
+    /// The most output tokens of one model call. Default: 16000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_output_tokens: Option<u64>,
+    /// The most money over the whole task, in US dollars. Default: none.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub max_cost_usd: Option<f64>,
+    /// The longest time for the whole task. Default: `30m`.
+    pub timeout: Option<TimeSpan>,
+    /// The longest time for one tool call. Default: `2m`.
+    pub tool_timeout: Option<TimeSpan>,
+}
+
+/// The directory that the agent works in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceSpec {
+    /// The directory, relative to this file. Default: the directory in which the run is started.
+    pub path: Option<String>,
+    /// `none`: the directory itself; tasks that share it run one after the other. `copy`: a copy that is thrown away
+    /// afterwards. Default: `none`.
+    pub isolation: Option<Isolation>,
+}
+
+/// Hooks by event.
+pub type HooksSpec = BTreeMap<HookEventName, Vec<HookCommandSpec>>;
+
+/// A program that is asked or told about an event.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookCommandSpec {
+    /// Which tools it is about: a name, several separated by `|`, or a regular expression. Default: all.
+    pub matcher: Option<String>,
+    /// The program and its arguments. A program with a `/` is relative to this file; others are found by `PATH`.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// How long it may take; what takes longer blocks the action. Default: `60s`.
+    pub timeout: Option<TimeSpan>,
+}
+
+/// The events of hooks, by the names that are in use for them. Only some of them happen in this runner; the others are
+/// accepted with a warning, so that a set of hooks can be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names are the convention's")]
+pub enum HookEventName {
+    SessionStart,
+    Setup,
+    SessionEnd,
+    UserPromptSubmit,
+    UserPromptExpansion,
+    InstructionsLoaded,
+    PreToolUse,
+    PermissionRequest,
+    PermissionDenied,
+    PostToolUse,
+    PostToolUseFailure,
+    PostToolBatch,
+    Stop,
+    StopFailure,
+    SubagentStart,
+    SubagentStop,
+    TaskCreated,
+    TaskCompleted,
+    TeammateIdle,
+    PreCompact,
+    PostCompact,
+    Notification,
+    MessageDisplay,
+    ConfigChange,
+    CwdChanged,
+    DirectoryAdded,
+    FileChanged,
+    WorktreeCreate,
+    WorktreeRemove,
+    Elicitation,
+    ElicitationResult,
+}
+
+/// What holds for all tasks of a project: `agent-batch.yaml`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectSpec {
+    /// What a task gets that does not say otherwise.
+    #[serde(default)]
+    pub defaults: DefaultsSpec,
+    /// What no task can go beyond.
+    #[serde(default)]
+    pub policy: PolicySpec,
+}
+
+/// What a task gets that does not say otherwise. Rules, hooks and additional directories are added to those of the
+/// task; everything else is replaced by what the task says.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DefaultsSpec {
+    /// The model of tasks that name none.
+    pub model: Option<String>,
+    /// The tools of tasks that name none.
+    pub tools: Option<Vec<String>>,
+    /// Permissions; the rules hold beside those of the task.
+    #[serde(default)]
+    pub permissions: PermissionsSpec,
+    /// Limits, one by one.
+    #[serde(default)]
+    pub limits: LimitsSpec,
+    /// The workspace of tasks that name none.
+    #[serde(default)]
+    pub workspace: WorkspaceSpec,
+    /// Hooks, which run before those of the task.
+    #[serde(default)]
+    pub hooks: HooksSpec,
+}
+
+/// What no task can go beyond. A task that asks for more is an error.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// The modes that a task may have. Default: all.
+    #[schemars(schema_with = "modes_schema")]
+    pub modes: Option<Vec<Mode>>,
+    /// The most that a task's limits may be; also what a task gets that names no limit, where that is less than the
+    /// built-in one.
+    #[serde(default)]
+    pub limits: LimitsSpec,
+    /// Globs for the models that a task may use, as in `anthropic/*`. Default: all.
+    pub models: Option<Vec<String>>,
+    /// Rules for what is denied in every task.
+    #[serde(default)]
+    pub deny: Vec<String>,
+    /// The tools that a task may offer. Default: all.
+    pub tools: Option<Vec<String>>,
+}
+
+/// The modes by all their names, the aliases included.
+pub(super) const MODE_NAMES: [&str; 7] = [
+    "strict",
+    "default",
+    "dontAsk",
+    "acceptEdits",
+    "plan",
+    "bypassPermissions",
+    "bypass",
+];
+
+fn mode_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": MODE_NAMES })
+}
+
+fn modes_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string", "enum": MODE_NAMES } })
+}
