@@ -490,6 +490,12 @@ impl Emitter {
         &self.redactor
     }
 
+    /// The same redactor, to be kept.
+    #[must_use]
+    pub fn shared_redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
+    }
+
     /// The clock of the attempt.
     #[must_use]
     pub fn clock(&self) -> Clock {

@@ -1,10 +1,7 @@
-//! The program.
+//! `agent-batch`: the command line is in the library, so that tests and other programs can use it too.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("supervise") {
-        return ExitCode::from(agent_batch::proc::supervise());
-    }
-    ExitCode::SUCCESS
+    agent_batch::cli::main()
 }

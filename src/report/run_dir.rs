@@ -1,6 +1,7 @@
 //! The layout of a run directory, and the way back from it to a [`Summary`].
 //!
 //! ```text
+//! <out>/run.lock                              locked while a run uses the directory
 //! <out>/run.json                              the plan, written first
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
@@ -20,6 +21,8 @@ use crate::text::file_name::file_name;
 
 /// The plan's file.
 pub const PLAN: &str = "run.json";
+/// Locked while a run is using the directory.
+pub const LOCK: &str = "run.lock";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The directory of whole outputs.

@@ -46,6 +46,17 @@ pub enum Isolation {
     Copy,
 }
 
+impl Isolation {
+    /// The name in task files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Copy => "copy",
+        }
+    }
+}
+
 /// A task's directory, ready to work in.
 #[derive(Debug)]
 pub struct Workspace {

@@ -1,6 +1,12 @@
 //! One integration binary: the built program, real files, real processes.
+#![cfg(unix)]
 
 mod architecture;
-mod report;
+mod endings;
+mod hooks;
+mod library;
 mod model;
 mod proc;
+mod report;
+mod run;
+mod sandbox;
