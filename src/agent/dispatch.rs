@@ -286,7 +286,7 @@ impl Turn<'_> {
         let (result, output) = self.run(tool, *permit, &stem).await;
         let duration_ms = as_millis(began.elapsed());
         let (mut content, output_file, output_bytes) =
-            self.fit(output.text, output.spilled, &stem)?;
+            self.fit(&output.text, output.spilled, &stem)?;
         let halt = match self
             .post_tool_use(call, &input, result, &content, output.response, duration_ms)
             .await
@@ -390,12 +390,12 @@ impl Turn<'_> {
     /// Redacts and bounds an output: the text for the model, the file with the whole of it, and its size.
     fn fit(
         &self,
-        text: String,
+        text: &str,
         spilled: Option<(std::path::PathBuf, u64)>,
         stem: &str,
     ) -> Result<(String, Option<String>, u64), Halt> {
         let output_dir = &self.agent.surroundings.output_dir;
-        let text = self.emitter.redactor().redact(&text);
+        let text = self.emitter.redactor().redact(text);
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let relative = |file: &std::path::Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();

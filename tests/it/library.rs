@@ -179,7 +179,7 @@ fn world(replies: Vec<Reply>, allow: &[&str], meet: Option<Arc<Barrier>>) -> Wor
     };
     let rules = allow
         .iter()
-        .map(|rule| Rule::parse_known(rule, Effect::Allow, source.clone(), &["Apples"]).unwrap());
+        .map(|rule| Rule::parse_with(rule, Effect::Allow, source.clone(), &["Apples"]).unwrap());
     let model = Arc::new(Parrot {
         replies,
         heard: Mutex::default(),
