@@ -2,90 +2,32 @@
 //!
 //! No I/O happens here. [`queries`] says which paths the decision depends on, the caller resolves them
 //! (`workspace`), and [`decide`] answers. Only `decide` makes a [`Permit`], and no tool runs without one.
-//! (Interface; see the module's owner.)
+//!
+//! `mode` and `rule` are what people write; `pattern`, `url` and `bash` are the three languages of rules; `paths`,
+//! `fold` and `protect` know about names; `files` and `bash::judge` hold the rows of the truth table for files and
+//! command lines; `decide` is the table itself. A denial always says what was refused, by which rule or for want of
+//! which, and in which mode (`explain`).
+
+mod bash;
+mod decide;
+mod explain;
+mod files;
+mod fold;
+mod mode;
+mod paths;
+mod pattern;
+mod protect;
+mod rule;
+pub mod url;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The pinned permission mode.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub enum Mode {
-    /// Rules only, reads included.
-    Strict,
-    /// Read-only tools are free inside the workspace; all else needs an allow rule.
-    #[default]
-    #[serde(alias = "dontAsk")]
-    Default,
-    /// `default`, and Edit and Write are free inside the workspace.
-    AcceptEdits,
-    /// Only calls that read.
-    Plan,
-    /// No rule needed; deny rules, never-paths and hooks still hold.
-    #[serde(alias = "bypass")]
-    BypassPermissions,
-}
-
-/// Where a rule stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// `task`, `policy`, `defaults`, `cli`.
-    pub layer: String,
-    /// The file, as a person would name it.
-    pub file: String,
-}
-
-/// Whether a rule allows or denies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Effect {
-    /// It allows.
-    Allow,
-    /// It denies.
-    Deny,
-}
-
-/// A parsed rule. `Rule::parse(text, effect, source)` is the only door; `to_string` gives the text back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    text: String,
-    source: Source,
-}
-
-/// Why a rule is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct RuleError {
-    /// What is wrong.
-    pub message: String,
-    /// What to write instead.
-    pub hint: Option<String>,
-}
-
-impl Rule {
-    /// Parses `Tool` or `Tool(specifier)`.
-    pub fn parse(text: &str, _effect: Effect, source: Source) -> Result<Self, RuleError> {
-        Ok(Self {
-            text: text.into(),
-            source,
-        })
-    }
-    /// The rule as written.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-    /// Where it stands.
-    #[must_use]
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-}
+pub use decide::{Permit, decide, queries};
+pub use mode::{Mode, UnknownMode};
+pub use rule::{Effect, Rule, RuleError, Source};
 
 /// The directories that a task's calls are about. All absolute and physical (no links in them).
 #[derive(Debug, Clone, Default)]
@@ -109,7 +51,7 @@ pub struct Policy {
     pub mode: Mode,
     /// Allow rules, all sources.
     pub allow: Vec<Rule>,
-    /// Deny rules, all sources.
+    /// Deny rules, all sources; asks of imported settings stand here too.
     pub deny: Vec<Rule>,
     /// The directories.
     pub roots: Roots,
@@ -191,6 +133,20 @@ pub struct PathFacts {
     pub dangling: bool,
 }
 
+impl PathFacts {
+    /// What the text of an absolute path says, for a path that nobody has looked up.
+    fn by_text(path: PathBuf) -> Self {
+        Self {
+            lexical: path.clone(),
+            physical: path,
+            kind: FileKind::Missing,
+            links: 1,
+            dotdot_after_link: false,
+            dangling: false,
+        }
+    }
+}
+
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -210,7 +166,8 @@ pub type Facts = BTreeMap<String, PathFacts>;
 /// Why a call is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Stable word: `rule`, `mode`, `no_rule`, `protected`, `path`, `shell`, `human`, `invalid`...
+    /// Stable word: `rule`, `human`, `critical`, `protected`, `outside`, `mode`, `option`, `no_rule`, and for input that
+    /// no rule opens `path`, `shell`, `url`.
     pub class: &'static str,
     /// One sentence: what was denied and why; names the rule, the construct or the missing rule. Never lists other rules or secret paths.
     pub reason: String,
@@ -221,6 +178,7 @@ pub struct Denial {
     /// The smallest rule that would allow just this call, if one can.
     pub suggestion: Option<String>,
 }
+<<<<<<< HEAD
 
 /// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
 #[derive(Debug, Clone)]
@@ -323,3 +281,5 @@ impl Mode {
         }
     }
 }
+=======
+>>>>>>> policy
