@@ -18,7 +18,8 @@ const SPILL_LIMIT: u64 = 512 * 1024 * 1024;
 
 /// Collects one stream.
 pub(super) struct Capture {
-    redact: redacting::Stream,
+    /// Until the end of the stream.
+    redact: Option<redacting::Stream>,
     keep: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -45,7 +46,7 @@ enum Spill {
 impl Capture {
     pub(super) fn new(keep: usize, spill: Option<PathBuf>, redactor: &Arc<Redactor>) -> Self {
         Self {
-            redact: redacting::stream(redactor),
+            redact: Some(redacting::stream(redactor)),
             keep,
             head: Vec::new(),
             tail: VecDeque::new(),
@@ -56,14 +57,18 @@ impl Capture {
 
     /// Takes the next bytes of the stream.
     pub(super) fn push(&mut self, chunk: &[u8]) {
-        let clean = self.redact.push(chunk);
-        self.store(&clean);
+        if let Some(redact) = &mut self.redact {
+            let clean = redact.push(chunk);
+            self.store(&clean);
+        }
     }
 
     /// The end of the stream.
     pub(super) fn finish(mut self) -> Captured {
-        let rest = std::mem::take(&mut self.redact).finish();
-        self.store(&rest);
+        if let Some(redact) = self.redact.take() {
+            let rest = redact.finish();
+            self.store(&rest);
+        }
         let kept = self.head.len() + self.tail.len();
         let missing = self.bytes - kept as u64;
         let mut bytes = self.head;
@@ -202,14 +207,21 @@ mod redacting {
 
     use crate::redact::Redactor;
 
-    /// A stream being redacted.
-    #[derive(Default)]
-    pub(super) struct Stream {}
-
-    pub(super) fn stream(_redactor: &Arc<Redactor>) -> Stream {
-        Stream {}
+    /// A stream being redacted. It holds the redactor, as the real one will.
+    pub(super) struct Stream {
+        _redactor: Arc<Redactor>,
     }
 
+    pub(super) fn stream(redactor: &Arc<Redactor>) -> Stream {
+        Stream {
+            _redactor: redactor.clone(),
+        }
+    }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "a stand-in with the form of the real one"
+    )]
     impl Stream {
         pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
             bytes.to_vec()

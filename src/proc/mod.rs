@@ -322,12 +322,11 @@ impl Call {
             () = cancel.cancelled() => { stopped = Some(Ending::Cancelled); None }
             () = tokio::time::sleep(spec.time_limit) => { stopped = Some(Ending::TimedOut); None }
         };
-        let answer = match answer {
-            Some(answer) => Some(answer),
-            None => {
-                let _ = stop.shutdown(Shutdown::Write);
-                tokio::time::timeout(STOP_GRACE, &mut exchange).await.ok()
-            }
+        let answer = if answer.is_some() {
+            answer
+        } else {
+            let _ = stop.shutdown(Shutdown::Write);
+            tokio::time::timeout(STOP_GRACE, &mut exchange).await.ok()
         };
         // An exchange that failed is a supervisor that is gone: told from its exit status below.
         let report = answer

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
 use super::order::{Order, Report};
 use super::tree;
@@ -156,7 +156,7 @@ fn wait_for(child: Pid) -> Option<WaitStatus> {
 fn settled() -> bool {
     let started = Clock::system().start();
     loop {
-        if childless() {
+        if take_in().childless {
             return true;
         }
         if started.elapsed() >= SETTLE {
@@ -169,23 +169,40 @@ fn settled() -> bool {
 /// Kills until we have no children; gives the number of processes that had to be killed.
 fn end_everything(child: Pid) -> u32 {
     let started = Clock::system().start();
-    let mut killed = tree::Killed::default();
+    let mut seen = tree::Killed::default();
+    let mut taken = 0_u32;
     loop {
-        killed.extend(tree::kill_below_us(child));
-        if childless() || started.elapsed() >= KILL {
-            return killed.count();
+        seen.extend(tree::kill_below_us(child));
+        let children = take_in();
+        taken = taken.saturating_add(children.killed);
+        if children.childless || started.elapsed() >= KILL {
+            // A process may be hit without having been seen, and be taken in by its own parent before us.
+            return seen.count().max(taken);
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// Takes in the children that ended and says whether there are none left.
-fn childless() -> bool {
-    loop {
+/// The children that ended, taken in.
+struct Children {
+    /// There are no others.
+    childless: bool,
+    /// Ended by SIGKILL.
+    killed: u32,
+}
+
+fn take_in() -> Children {
+    let mut killed = 0;
+    let childless = loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return false,
-            Err(_) => return true,
+            Ok(Some((_, status))) => {
+                let by = status.terminating_signal();
+                killed += u32::from(by == Some(Signal::KILL.as_raw()));
+            }
+            Err(Errno::INTR) => {}
+            Ok(None) => break false,
+            Err(_) => break true,
         }
-    }
+    };
+    Children { childless, killed }
 }

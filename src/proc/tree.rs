@@ -52,7 +52,10 @@ fn become_subreaper() {
 pub(super) fn kill_below_us(_child: Pid) -> Killed {
     let table = linux::table();
     let us = rustix::process::getpid().as_raw_pid();
-    linux::kill(linux::below(&table, &BTreeSet::from([us])))
+    let targets: Vec<_> = linux::below(&table, &BTreeSet::from([us])).collect();
+    // A process that forks and ends faster than the table is read is hit with its group, which is hit at once.
+    linux::kill_groups(&targets);
+    linux::kill(targets.into_iter())
 }
 
 /// Kills once the command's process group.
@@ -168,6 +171,7 @@ mod linux {
     pub(super) struct Process {
         pub(super) pid: i32,
         parent: i32,
+        group: i32,
         session: i32,
         state: char,
         /// In clock ticks since boot: tells a process from a later one with the same id.
@@ -188,6 +192,7 @@ mod linux {
                 pid: pid.parse().ok()?,
                 state: fields.first()?.chars().next()?,
                 parent: fields.get(1)?.parse().ok()?,
+                group: fields.get(2)?.parse().ok()?,
                 session: fields.get(3)?.parse().ok()?,
                 start: fields.get(19)?.parse().ok()?,
             })
@@ -240,7 +245,7 @@ mod linux {
         marker: &str,
     ) -> BTreeSet<i32> {
         let us = getpid().as_raw_pid();
-        let session = getsid(None).map(Pid::as_raw_pid).unwrap_or(us);
+        let session = getsid(None).map_or(us, Pid::as_raw_pid);
         let supervises = |pid: i32| u32::try_from(pid).is_ok_and(|pid| supervisors.contains(&pid));
         table
             .iter()
@@ -259,6 +264,19 @@ mod linux {
                 .split(|byte| *byte == 0)
                 .any(|entry| entry == marker.as_bytes())
         })
+    }
+
+    /// Kills the process groups of these, our own excepted.
+    pub(super) fn kill_groups(targets: &[&Process]) {
+        let own = rustix::process::getpgrp().as_raw_pid();
+        let groups: BTreeSet<i32> = targets
+            .iter()
+            .map(|process| process.group)
+            .filter(|group| *group != own)
+            .collect();
+        for group in groups.into_iter().filter_map(Pid::from_raw) {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
     }
 
     /// Kills these, each only if it is still the process that the table showed.
@@ -292,6 +310,7 @@ mod linux {
             Process {
                 pid,
                 parent,
+                group: 1,
                 session: 1,
                 state: 'S',
                 start: 1,
@@ -306,6 +325,7 @@ mod linux {
                 Some(Process {
                     pid: 12,
                     parent: 3,
+                    group: 4,
                     session: 5,
                     state: 'S',
                     start: 777

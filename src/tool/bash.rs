@@ -77,7 +77,7 @@ impl Tool for Bash {
     async fn call(&self, permit: Permit, context: &ToolContext) -> ToolOutput {
         let input: Input = match input::parse(permit.input()) {
             Ok(input) => input,
-            Err(error) => return error,
+            Err(error) => return ToolOutput::error(error),
         };
         if input.command.contains('\0') {
             return ToolOutput::error("the command holds a NUL character");

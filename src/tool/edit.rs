@@ -65,35 +65,30 @@ impl Tool for Edit {
     }
 }
 
-fn edit(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+fn edit(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, String> {
     let input: Input = input::parse(permit.input())?;
     let path = input.file_path.as_str();
     let facts = target::existing_file(permit, path)?;
-    let bytes = read_file(&facts.physical, FILE_LIMIT)
-        .map_err(|error| ToolOutput::error(error.to_string()))?;
+    let bytes = read_file(&facts.physical, FILE_LIMIT).map_err(|error| error.to_string())?;
     target::demand_current(context, facts, path, &hash(&bytes))?;
-    let old = String::from_utf8(bytes).map_err(|_| {
-        ToolOutput::error(format!(
-            "`{path}` is not valid UTF-8, so it cannot be edited as text"
-        ))
-    })?;
+    let old = String::from_utf8(bytes)
+        .map_err(|_| format!("`{path}` is not valid UTF-8, so it cannot be edited as text"))?;
     let all = input.replace_all.unwrap_or(false);
     let (new, count) = replaced(&old, &input.old_string, &input.new_string, all)
-        .map_err(|refusal| ToolOutput::error(refusal.text(path)))?;
+        .map_err(|refusal| refusal.text(path))?;
 
-    replace_file(&facts.physical, new.as_bytes())
-        .map_err(|error| ToolOutput::error(error.to_string()))?;
+    replace_file(&facts.physical, new.as_bytes()).map_err(|error| error.to_string())?;
     context.seen.remember(&facts.physical, hash(new.as_bytes()));
-    let patch = patch(&old, &new);
+    let difference = patch(&old, &new);
     let places = if count == 1 { "place" } else { "places" };
     Ok(ToolOutput {
-        text: format!("edited `{path}` in {count} {places}:\n{}", patch.text),
+        text: format!("edited `{path}` in {count} {places}:\n{}", difference.text),
         response: Some(json!({
             "filePath": facts.lexical,
             "oldString": input.old_string,
             "newString": input.new_string,
             "originalFile": (old.len() <= ORIGINAL_LIMIT).then_some(old),
-            "structuredPatch": patch.hunks,
+            "structuredPatch": difference.hunks,
             "userModified": false,
             "replaceAll": all,
         })),

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -68,25 +69,25 @@ impl Tool for Glob {
     }
 }
 
-fn glob(permit: &Permit, stop: &CancellationToken) -> Result<ToolOutput, ToolOutput> {
+fn glob(permit: &Permit, stop: &CancellationToken) -> Result<ToolOutput, String> {
     let started = Clock::system().start();
     let input: Input = input::parse(permit.input())?;
     let root = search_root(permit, input.path.as_deref())?;
-    let matcher = matcher(&input.pattern, &root).map_err(ToolOutput::error)?;
+    let matcher = matcher(&input.pattern, &root)?;
 
     // The newest are kept as the walk goes, so that a large tree costs no memory.
     let mut newest: BTreeSet<(Reverse<SystemTime>, PathBuf)> = BTreeSet::new();
     let mut found = 0_u64;
     for entry in walk(&root) {
         if stop.is_cancelled() {
-            return Err(ToolOutput::error("the search was stopped"));
+            return Err("the search was stopped".to_owned());
         }
         let Ok(entry) = entry else { continue };
-        let matched = entry
+        let fits = entry
             .path()
             .strip_prefix(&root)
             .is_ok_and(|relative| matcher.is_match(relative));
-        if !matched || !may_show(permit, entry.path()) {
+        if !fits || !may_show(permit, entry.path()) {
             continue;
         }
         let Some(changed) = entry.metadata().ok().and_then(|data| data.modified().ok()) else {
@@ -105,9 +106,10 @@ fn glob(permit: &Permit, stop: &CancellationToken) -> Result<ToolOutput, ToolOut
     if names.is_empty() {
         "[no files match]".clone_into(&mut text);
     } else if truncated {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n[the {FILES} newest of {found} files are shown; a narrower pattern shows the others]"
-        ));
+        );
     }
     Ok(ToolOutput {
         text,
@@ -122,17 +124,17 @@ fn glob(permit: &Permit, stop: &CancellationToken) -> Result<ToolOutput, ToolOut
 }
 
 /// The physical directory of a search: the one that was decided on, or the workspace.
-pub(super) fn search_root(permit: &Permit, path: Option<&str>) -> Result<PathBuf, ToolOutput> {
+pub(super) fn search_root(permit: &Permit, path: Option<&str>) -> Result<PathBuf, String> {
     let Some(path) = path else {
         return Ok(permit.workspace().to_path_buf());
     };
     let facts = target::facts(permit, path)?;
     match facts.kind {
         FileKind::Directory | FileKind::File => Ok(facts.physical.clone()),
-        FileKind::Missing => Err(ToolOutput::error(format!("`{path}` does not exist"))),
-        FileKind::Special => Err(ToolOutput::error(format!(
+        FileKind::Missing => Err(format!("`{path}` does not exist")),
+        FileKind::Special => Err(format!(
             "`{path}` is neither a directory nor a regular file"
-        ))),
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `Grep`: lines by a regular expression, with ripgrep's engine and its respect for ignore files.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -127,11 +128,11 @@ fn grep(
     permit: &Permit,
     context: &ToolContext,
     stop: &CancellationToken,
-) -> Result<ToolOutput, ToolOutput> {
+) -> Result<ToolOutput, String> {
     let input: Input = input::parse(permit.input())?;
     let mode = input.output_mode.unwrap_or_default();
     let root = search_root(permit, input.path.as_deref())?;
-    let matcher = matcher(&input).map_err(ToolOutput::error)?;
+    let matcher = matcher(&input)?;
     let mut searcher = searcher(&input, mode);
     let mut hits = Hits {
         mode,
@@ -141,9 +142,9 @@ fn grep(
         ..Hits::default()
     };
 
-    for path in files(&root, &input).map_err(ToolOutput::error)? {
+    for path in files(&root, &input)? {
         if stop.is_cancelled() {
-            return Err(ToolOutput::error("the search was stopped"));
+            return Err("the search was stopped".to_owned());
         }
         if hits.cut.is_some() {
             break;
@@ -336,14 +337,8 @@ impl Hits {
             ),
         }
         if self.skipped > 0 {
-            text.push_str(&format!(
-                "\n[{} could not be searched]",
-                if self.skipped == 1 {
-                    "1 file".to_owned()
-                } else {
-                    format!("{} files", self.skipped)
-                }
-            ));
+            let files = if self.skipped == 1 { "file" } else { "files" };
+            let _ = write!(text, "\n[{} {files} could not be searched]", self.skipped);
         }
         let mut response = json!({
             "mode": self.mode.name(),
@@ -376,7 +371,7 @@ impl Sink for &mut Hits {
         match self.mode {
             Mode::FilesWithMatches => {
                 self.in_file = 1;
-                // Gone on until a NUL would show; the first match is enough.
+                // One match is enough to name the file.
                 Ok(false)
             }
             Mode::Count => {

@@ -5,8 +5,6 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::ToolOutput;
-
 /// The schema of an input type, without what models have no use for.
 pub(super) fn schema_of<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
@@ -40,9 +38,8 @@ fn strip_formats(schema: &mut Value) {
 
 /// The input as its type. The schema was checked before; what it lets through that the type does not, such as `1.0`
 /// for an integer, is an error for the model.
-pub(super) fn parse<T: DeserializeOwned>(input: &Value) -> Result<T, ToolOutput> {
-    T::deserialize(input)
-        .map_err(|error| ToolOutput::error(format!("the input is not valid: {error}")))
+pub(super) fn parse<T: DeserializeOwned>(input: &Value) -> Result<T, String> {
+    T::deserialize(input).map_err(|error| format!("the input is not valid: {error}"))
 }
 
 /// A string field of an input that may be anything.

@@ -81,16 +81,16 @@ impl Tool for Read {
     }
 }
 
-fn read(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+fn read(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, String> {
     let input: Input = input::parse(permit.input())?;
     let path = input.file_path.as_str();
     let facts = target::existing_file(permit, path)?;
-    let file = open_file(&facts.physical).map_err(|error| ToolOutput::error(error.to_string()))?;
+    let file = open_file(&facts.physical).map_err(|error| error.to_string())?;
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     if size > FILE_LIMIT {
-        return Err(ToolOutput::error(format!(
+        return Err(format!(
             "`{path}` has {size} bytes, more than the {FILE_LIMIT} that can be read; search it with Grep"
-        )));
+        ));
     }
 
     let first = input.offset.unwrap_or(1).max(1);
@@ -103,12 +103,12 @@ fn read(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, ToolOutput
             .max(LINE_LIMIT + 100),
         ..Window::default()
     };
-    let whole = scan(file.take(FILE_LIMIT), &mut window)
-        .map_err(|error| ToolOutput::error(format!("`{path}`: {error}")))?;
+    let whole =
+        scan(file.take(FILE_LIMIT), &mut window).map_err(|error| format!("`{path}`: {error}"))?;
     let Some(hash) = whole else {
-        return Err(ToolOutput::error(format!(
+        return Err(format!(
             "`{path}` is a binary file of {size} bytes; only text can be read"
-        )));
+        ));
     };
     context.seen.remember(&facts.physical, hash);
 

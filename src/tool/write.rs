@@ -53,27 +53,24 @@ impl Tool for Write {
     }
 }
 
-fn write(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+fn write(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, String> {
     let input: Input = input::parse(permit.input())?;
     let path = input.file_path.as_str();
     if path.ends_with('/') {
-        return Err(ToolOutput::error(format!(
-            "`{path}` names a directory, not a file"
-        )));
+        return Err(format!("`{path}` names a directory, not a file"));
     }
     let facts = target::facts(permit, path)?;
     let old = match facts.kind {
         FileKind::Missing if !facts.dangling => None,
         _ => {
             let facts = target::existing_file(permit, path)?;
-            let bytes = read_file(&facts.physical, FILE_LIMIT)
-                .map_err(|error| ToolOutput::error(error.to_string()))?;
+            let bytes =
+                read_file(&facts.physical, FILE_LIMIT).map_err(|error| error.to_string())?;
             target::demand_current(context, facts, path, &hash(&bytes))?;
             Some(String::from_utf8_lossy(&bytes).into_owned())
         }
     };
-    replace_file(&facts.physical, input.content.as_bytes())
-        .map_err(|error| ToolOutput::error(error.to_string()))?;
+    replace_file(&facts.physical, input.content.as_bytes()).map_err(|error| error.to_string())?;
     context
         .seen
         .remember(&facts.physical, hash(input.content.as_bytes()));

@@ -102,8 +102,7 @@ impl Workspace {
             .iter()
             .map(PathBuf::as_path)
             .chain([scratch, &source.join(RUN_DIRECTORY)])
-            // Where it does not exist yet it may come to be: then its name stands for it.
-            .map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()))
+            .map(physical)
             .filter(|path| *path != source)
             .collect();
         let root = match isolation {
@@ -156,6 +155,15 @@ impl Workspace {
             Isolation::Copy => copy::remove_tree(&self.root),
         }
     }
+}
+
+/// Without links, also where it does not exist yet: it may come to be.
+fn physical(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let facts = absolute
+        .to_str()
+        .and_then(|path| resolve(Path::new("/"), path));
+    facts.map_or(absolute, |facts| facts.physical)
 }
 
 /// The error with the path in it.

@@ -1,5 +1,11 @@
 //! Real processes under the real supervisor: how they end, what is left of them, what they see.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -375,4 +381,23 @@ async fn binary_output_becomes_text_without_loss_of_count() {
     let finished = run(spec(r"printf 'a\xff\x00\xc3'")).await;
     assert_eq!(finished.stdout.bytes, 4);
     assert_eq!(finished.stdout.text, "a\u{fffd}\0\u{fffd}");
+}
+
+#[tokio::test]
+async fn processes_that_fork_faster_than_one_can_look_are_caught() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("count");
+    let script = format!(
+        "f() {{ (echo x >> {file}; f &) ; }}; (f &); until [ -s {file} ]; do :; done",
+        file = file.display()
+    );
+    assert!(run(spec(&script)).await.leaked >= 1);
+    let marked = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            std::fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&script))
+        });
+    assert_eq!(marked.count(), 0);
 }
