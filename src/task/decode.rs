@@ -88,13 +88,19 @@ impl Error {
         let path = self.path.unwrap_or_default();
         let (message, hint) = match self.kind {
             Kind::UnknownKey(key, allowed) => unknown_key(&path, &key, allowed),
+            Kind::UnknownWord(word, allowed) if self.half == Half::Key => {
+                unknown_key(&path, &word, allowed)
+            }
             Kind::UnknownWord(word, allowed) => (
                 format!("expected {}, found {}", one_of(allowed), quoted(&word)),
                 nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?")),
             ),
             Kind::Missing(name) => (format!("the key `{name}` is missing here"), None),
             Kind::FollowUp => ("nothing is left here".to_owned(), None),
-            Kind::Other(message) => (message, hint_for(tree.get(&path))),
+            Kind::Other(message) => {
+                let hint = hint_for(tree.get(&path), &message);
+                (message, hint)
+            }
         };
         Problem {
             path,
@@ -106,19 +112,14 @@ impl Error {
     }
 }
 
-/// Keys that people bring from elsewhere, with what to write here: the key, the map it stands in, the advice.
-const ELSEWHERE: [(&str, &str, &str); 9] = [
+/// Keys that people bring from elsewhere, with what to write here: the map it stands in, the key, the advice.
+const ELSEWHERE: [(&str, &str, &str); 6] = [
     (
         "permissions",
         "ask",
         "nobody can be asked in a run without a person: put the rule under `allow` or `deny`",
     ),
     ("permissions", "defaultMode", "write `mode`"),
-    (
-        "permissions",
-        "additionalDirectories",
-        "write `additional_directories`",
-    ),
     (
         "",
         "matrix",
@@ -131,8 +132,33 @@ const ELSEWHERE: [(&str, &str, &str); 9] = [
         "failed calls of the model are retried without being told to",
     ),
     ("", "steps", "write `max_steps` under `limits`"),
-    ("", "max_steps", "write it under `limits`"),
-    ("", "mode", "write it under `permissions`"),
+];
+
+/// Keys that belong one level deeper than where people look for them first.
+const DEEPER: [(&str, &[&str]); 3] = [
+    (
+        "limits",
+        &[
+            "max_steps",
+            "max_total_steps",
+            "max_tokens",
+            "max_output_tokens",
+            "max_cost_usd",
+            "timeout",
+            "tool_timeout",
+        ],
+    ),
+    (
+        "permissions",
+        &[
+            "mode",
+            "allow",
+            "deny",
+            "on_denied",
+            "additional_directories",
+        ],
+    ),
+    ("workspace", &["path", "isolation"]),
 ];
 
 fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {
@@ -140,28 +166,35 @@ fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<Stri
         [.., Step::Key(parent), _] => parent,
         _ => "",
     };
-    let message = format!("unknown key {}", quoted(key));
-    let advice = ELSEWHERE
+    let elsewhere = ELSEWHERE
         .iter()
         .find(|(map, name, _)| *map == parent && *name == key)
         .map(|(_, _, advice)| (*advice).to_owned());
-    let hint = advice.unwrap_or_else(|| match nearest(key, allowed) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!(
-            "the keys here are {}",
-            one_of(allowed).replace(" or ", " and ")
-        ),
-    });
-    (message, Some(hint))
+    let deeper = || {
+        DEEPER.iter().find_map(|(map, keys)| {
+            let meant = nearest(key, keys).filter(|_| allowed.contains(map))?;
+            Some(format!("write `{meant}` under `{map}`"))
+        })
+    };
+    let hint = elsewhere
+        .or_else(|| nearest(key, allowed).map(|meant| format!("did you mean `{meant}`?")))
+        .or_else(deeper)
+        .unwrap_or_else(|| {
+            format!(
+                "the keys here are {}",
+                one_of(allowed).replace(" or ", " and ")
+            )
+        });
+    (format!("unknown key {}", quoted(key)), Some(hint))
 }
 
 /// What to do about a value of the wrong type.
-fn hint_for(found: Option<&Tree>) -> Option<String> {
+fn hint_for(found: Option<&Tree>, message: &str) -> Option<String> {
     match found? {
         Tree::Null => Some("write a value, or remove the key".to_owned()),
-        Tree::Bool(_) | Tree::Unsigned(_) | Tree::Negative(_) | Tree::Float(_) => {
-            Some("where text is meant, put it in quotes".to_owned())
-        }
+        Tree::Bool(_) | Tree::Unsigned(_) | Tree::Negative(_) | Tree::Float(_) => message
+            .starts_with("expected text")
+            .then(|| "put it in quotes".to_owned()),
         Tree::Text(_) | Tree::List(_) | Tree::Map(_) | Tree::Removed => None,
     }
 }
@@ -295,7 +328,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
                 trail: &trail,
             }),
             Tree::Map(entries) => visitor.visit_map(Entries {
-                entries: entries.iter(),
+                left: entries.iter(),
                 value: None,
                 trail: &trail,
             }),
@@ -314,6 +347,23 @@ impl<'de> Deserializer<'de> for Node<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
+    }
+
+    /// serde's own types would also take a list, field by field: nobody writes that on purpose.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Map(_) => self.deserialize_any(visitor),
+            _ => Err(self.wrong_shape("a map")),
+        }
     }
 
     /// A word, or a map with one key that names the variant.
@@ -357,7 +407,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct identifier ignored_any
     }
 }
 
@@ -388,7 +438,7 @@ impl<'de> de::SeqAccess<'de> for Elements<'_> {
 }
 
 struct Entries<'t> {
-    entries: std::slice::Iter<'t, (String, Tree)>,
+    left: std::slice::Iter<'t, (String, Tree)>,
     value: Option<(&'t str, &'t Tree)>,
     trail: &'t Trail<'t>,
 }
@@ -400,10 +450,7 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let next = self
-            .entries
-            .by_ref()
-            .find(|(_, tree)| *tree != Tree::Removed);
+        let next = self.left.by_ref().find(|(_, tree)| *tree != Tree::Removed);
         let Some((key, tree)) = next else {
             return Ok(None);
         };

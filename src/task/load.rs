@@ -162,7 +162,6 @@ fn one(
     let spec: Option<TaskSpec> = document.decode();
     // Errors of form and of meaning are found apart, and told together, by line.
     let mut own = Findings::default();
-    own.errors = document.diagnostics();
     let directory = directory_of(&path);
     let layer = Layer {
         name: "task",
@@ -182,10 +181,11 @@ fn one(
         };
         resolve(&cx, &mut own)
     });
-    own.errors
-        .sort_by_key(|diagnostic| (diagnostic.line(), diagnostic.column()));
-    for diagnostic in own.errors.into_iter().chain(own.warnings) {
-        findings.push(diagnostic);
+    own.errors.extend(document.diagnostics());
+    for mut list in [own.errors, own.warnings] {
+        // What is about no line is about the file, or says that there is more: it comes last.
+        list.sort_by_key(|found| (found.line().wrapping_sub(1), found.column()));
+        list.into_iter().for_each(|found| findings.push(found));
     }
     task
 }

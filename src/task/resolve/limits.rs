@@ -34,7 +34,7 @@ const MAX_COST: Kind = Kind {
     least: 1,
     most: 10_000 * 1_000_000_000,
     show: |nanos| match nanos {
-        u64::MAX => "an amount that is none".to_owned(),
+        u64::MAX => "a negative amount, or none".to_owned(),
         nanos => format!("{}", Usd::from_nanos(nanos).dollars()),
     },
 };
