@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn the_tail_is_bounded_in_lines_and_characters() {
-        let lines: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
+        let lines = lines.join("\n");
         assert_eq!(tail(&lines).lines().count(), TAIL_LINES);
         assert!(tail(&lines).ends_with("line 99"));
         assert_eq!(tail(&"é".repeat(5000)).chars().count(), TAIL_CHARS);

@@ -5,6 +5,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -257,7 +258,7 @@ fn bombs_and_deep_nesting_end_in_one_clear_error() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..20 {
         let line = format!("*a{}, ", n - 1).repeat(10);
-        bomb.push_str(&format!("a{n}: &a{n} [{line}]\n"));
+        let _ = writeln!(bomb, "a{n}: &a{n} [{line}]");
     }
     assert!(
         error_of(bomb.as_bytes())
@@ -293,7 +294,10 @@ fn a_byte_order_mark_and_windows_lines_change_nothing() {
 
 #[test]
 fn many_mistakes_are_bounded() {
-    let many: String = (0..5000).map(|n| format!("k{n}: 1\n")).collect();
+    let mut many = String::new();
+    for n in 0..5000 {
+        let _ = writeln!(many, "k{n}: 1");
+    }
     let errors = load_bytes(many.as_bytes()).unwrap_err();
     assert!(errors.len() <= 52, "{}", errors.len());
 }
@@ -485,6 +489,61 @@ fn a_broken_project_file_is_told_once_for_all_tasks() {
     )
     .unwrap_err();
     insta::assert_snapshot!(render_all(&errors, false));
+}
+
+#[test]
+fn a_policy_on_money_holds_also_where_a_price_is_not_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.yaml");
+    fs::write(&path, "model: anthropic/some-new-model\nprompt: x\n").unwrap();
+    let project = file(&data().join("project/agent-batch.yaml"));
+    let errors = load(&[file(&path)], Some(&project), &options()).unwrap_err();
+    assert_eq!(places(&errors), [(1, 8)]);
+    assert!(errors[0].message.contains("price"), "{}", errors[0].message);
+}
+
+#[test]
+fn the_projects_own_file_is_left_out_of_the_tasks() {
+    let names = ["project/agent-batch.yaml", "project/within.yaml"];
+    let loaded = load_in_project("project/agent-batch.yaml", &names).unwrap();
+    assert_eq!(loaded.tasks.len(), 1);
+    assert_eq!(loaded.warnings[0].file, "project/agent-batch.yaml");
+}
+
+#[test]
+fn a_task_that_names_no_mode_meets_a_policy_that_wants_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("agent-batch.yaml");
+    fs::write(&path, "policy: { modes: [strict] }\n").unwrap();
+    let minimal = file(&data().join("valid/minimal.yaml"));
+    let errors = load(&[minimal], Some(&file(&path)), &options()).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].message.contains("names no mode"));
+}
+
+#[test]
+fn what_stands_in_defaults_is_relative_to_the_projects_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(directory.path()).unwrap();
+    fs::create_dir_all(root.join("tasks")).unwrap();
+    fs::write(root.join("replies.json"), "[]").unwrap();
+    fs::write(root.join("tasks/t.yaml"), "prompt: x\n").unwrap();
+    let text = "defaults:\n  model: scripted/replies.json\n  workspace: { path: ., isolation: copy }\n  hooks:\n    Stop: [{ command: [sh, -c, exit 0] }]\n";
+    fs::write(root.join("agent-batch.yaml"), text).unwrap();
+    let project = file(&root.join("agent-batch.yaml"));
+    let loaded = load(
+        &[file(&root.join("tasks/t.yaml"))],
+        Some(&project),
+        &options(),
+    )
+    .unwrap();
+    let task = &loaded.tasks[0];
+    assert_eq!((&task.workspace, task.isolation), (&root, Isolation::Copy));
+    let ModelRef::Scripted { path, .. } = &task.model else {
+        panic!("scripted")
+    };
+    assert_eq!(*path, root.join("replies.json"));
+    assert!(task.hooks[0].command[0].ends_with("/sh"));
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! A serde deserializer over [`Tree`] whose errors know their path and speak the words of a task file.
 
-use std::fmt;
+mod error;
 
-use serde::de::{
-    self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
-};
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::diagnostic::quoted;
-use super::suggest::{nearest, one_of};
-use super::tree::{Half, Path, Problem, Step, Tree};
+use super::suggest::one_of;
+use super::tree::{Half, Path, Problem, Tree};
+use error::{Error, Kind, found};
 
 /// Decodes a value, taking out of the tree whatever is wrong, one thing after the other, until the rest fits. `None`
 /// when the whole does not fit.
@@ -45,225 +44,6 @@ pub(super) fn decode<T: de::DeserializeOwned>(
         if problems.len() >= most_problems {
             return (None, problems);
         }
-    }
-}
-
-/// Why a tree does not fit a type.
-#[derive(Debug)]
-struct Error {
-    path: Option<Path>,
-    half: Half,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    UnknownKey(String, &'static [&'static str]),
-    UnknownWord(String, &'static [&'static str]),
-    Missing(&'static str),
-    /// Nothing is left here because all of it was reported.
-    FollowUp,
-    Other(String),
-}
-
-impl Error {
-    fn new(kind: Kind) -> Self {
-        Self {
-            path: None,
-            half: Half::Value,
-            kind,
-        }
-    }
-
-    /// The innermost place wins.
-    fn at(mut self, trail: &Trail<'_>, half: Half) -> Self {
-        if self.path.is_none() {
-            self.path = Some(trail.path());
-            self.half = half;
-        }
-        self
-    }
-
-    fn problem(self, tree: &Tree) -> Problem {
-        let path = self.path.unwrap_or_default();
-        let (message, hint) = match self.kind {
-            Kind::UnknownKey(key, allowed) => unknown_key(&path, &key, allowed),
-            Kind::UnknownWord(word, allowed) if self.half == Half::Key => {
-                unknown_key(&path, &word, allowed)
-            }
-            Kind::UnknownWord(word, allowed) => (
-                format!("expected {}, found {}", one_of(allowed), quoted(&word)),
-                nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?")),
-            ),
-            Kind::Missing(name) => (format!("the key `{name}` is missing here"), None),
-            Kind::FollowUp => ("nothing is left here".to_owned(), None),
-            Kind::Other(message) => {
-                let hint = hint_for(tree.get(&path), &message);
-                (message, hint)
-            }
-        };
-        Problem {
-            path,
-            half: self.half,
-            message,
-            hint,
-            first: None,
-        }
-    }
-}
-
-/// Keys that people bring from elsewhere, with what to write here: the map it stands in, the key, the advice.
-const ELSEWHERE: [(&str, &str, &str); 6] = [
-    (
-        "permissions",
-        "ask",
-        "nobody can be asked in a run without a person: put the rule under `allow` or `deny`",
-    ),
-    ("permissions", "defaultMode", "write `mode`"),
-    (
-        "",
-        "matrix",
-        "a task file is one task for now: write one file for each combination",
-    ),
-    ("", "trials", "repeated measurement is not available yet"),
-    (
-        "",
-        "retries",
-        "failed calls of the model are retried without being told to",
-    ),
-    ("", "steps", "write `max_steps` under `limits`"),
-];
-
-/// Keys that belong one level deeper than where people look for them first.
-const DEEPER: [(&str, &[&str]); 3] = [
-    (
-        "limits",
-        &[
-            "max_steps",
-            "max_total_steps",
-            "max_tokens",
-            "max_output_tokens",
-            "max_cost_usd",
-            "timeout",
-            "tool_timeout",
-        ],
-    ),
-    (
-        "permissions",
-        &[
-            "mode",
-            "allow",
-            "deny",
-            "on_denied",
-            "additional_directories",
-        ],
-    ),
-    ("workspace", &["path", "isolation"]),
-];
-
-fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {
-    let parent = match path.0.as_slice() {
-        [.., Step::Key(parent), _] => parent,
-        _ => "",
-    };
-    let elsewhere = ELSEWHERE
-        .iter()
-        .find(|(map, name, _)| *map == parent && *name == key)
-        .map(|(_, _, advice)| (*advice).to_owned());
-    let deeper = || {
-        DEEPER.iter().find_map(|(map, keys)| {
-            let meant = nearest(key, keys).filter(|_| allowed.contains(map))?;
-            Some(format!("write `{meant}` under `{map}`"))
-        })
-    };
-    let hint = elsewhere
-        .or_else(|| nearest(key, allowed).map(|meant| format!("did you mean `{meant}`?")))
-        .or_else(deeper)
-        .unwrap_or_else(|| {
-            format!(
-                "the keys here are {}",
-                one_of(allowed).replace(" or ", " and ")
-            )
-        });
-    (format!("unknown key {}", quoted(key)), Some(hint))
-}
-
-/// What to do about a value of the wrong type.
-fn hint_for(found: Option<&Tree>, message: &str) -> Option<String> {
-    match found? {
-        Tree::Null => Some("write a value, or remove the key".to_owned()),
-        Tree::Bool(_) | Tree::Unsigned(_) | Tree::Negative(_) | Tree::Float(_) => message
-            .starts_with("expected text")
-            .then(|| "put it in quotes".to_owned()),
-        Tree::Text(_) | Tree::List(_) | Tree::Map(_) | Tree::Removed => None,
-    }
-}
-
-/// The names that serde's own types give themselves, in words of a task file.
-fn expected(exp: &dyn Expected) -> String {
-    let name = exp.to_string();
-    match name.as_str() {
-        "a string" | "str" | "string" => "text".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "u8" => "a whole number from 0 to 255".to_owned(),
-        "u32" => format!("a whole number from 0 to {}", u32::MAX),
-        "u64" => "a whole number, 0 or more".to_owned(),
-        "f32" | "f64" => "a number".to_owned(),
-        "a boolean" => "`true` or `false`".to_owned(),
-        other if other.starts_with("struct ") || other == "a map" => "a map".to_owned(),
-        other => other.to_owned(),
-    }
-}
-
-fn found(unexpected: &Unexpected<'_>) -> String {
-    match unexpected {
-        Unexpected::Bool(value) => format!("`{value}`"),
-        Unexpected::Unsigned(value) => format!("the number `{value}`"),
-        Unexpected::Signed(value) => format!("the number `{value}`"),
-        Unexpected::Float(value) => format!("the number `{value}`"),
-        Unexpected::Str(text) => quoted(text),
-        Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
-        Unexpected::Seq => "a list".to_owned(),
-        Unexpected::Map => "a map".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.kind)
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl de::Error for Error {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(Kind::Other(message.to_string()))
-    }
-
-    fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
-        Self::custom(format_args!(
-            "expected {}, found {}",
-            expected(exp),
-            found(&unexpected)
-        ))
-    }
-
-    fn invalid_value(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
-        Self::invalid_type(unexpected, exp)
-    }
-
-    fn unknown_field(field: &str, allowed: &'static [&'static str]) -> Self {
-        Self::new(Kind::UnknownKey(field.to_owned(), allowed))
-    }
-
-    fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
-        Self::new(Kind::UnknownWord(variant.to_owned(), allowed))
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self::new(Kind::Missing(field))
     }
 }
 
@@ -575,5 +355,82 @@ impl<'de> de::VariantAccess<'de> for OneKey<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         self.node().deserialize_any(visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[serde(default)]
+        inner: Vec<Either>,
+        count: Option<u32>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Either {
+        Left(Inner),
+        Right,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        name: String,
+    }
+
+    fn decoded(text: &str) -> (Option<Outer>, Vec<(String, String)>) {
+        let (mut tree, _) = Tree::parse(text).unwrap();
+        let (value, problems) = decode(&mut tree, 50);
+        let told = problems
+            .into_iter()
+            .map(|problem| (problem.path.to_string(), problem.message))
+            .collect();
+        (value, told)
+    }
+
+    fn paths(text: &str) -> Vec<String> {
+        decoded(text).1.into_iter().map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn what_fits_is_kept_and_everything_else_is_told_once() {
+        let (value, told) =
+            decoded("inner: [right, {left: {name: 5}}, {up: 1}, {left: {name: a}}]\ncount: x\n");
+        let paths: Vec<&str> = told.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["inner[1].left.name", "inner[2].up", "count"]);
+        let left = Either::Left(Inner { name: "a".into() });
+        let inner = vec![Either::Right, left];
+        assert_eq!(value, Some(Outer { inner, count: None }));
+    }
+
+    #[test]
+    fn a_list_is_no_map_even_if_its_elements_would_fit() {
+        assert_eq!(paths("[[], 5]"), [""]);
+        assert_eq!(paths("inner: [{left: [a]}]"), ["inner[0].left"]);
+    }
+
+    #[test]
+    fn nothing_is_not_the_same_as_a_key_left_out() {
+        assert_eq!(paths("count:"), ["count"]);
+        assert_eq!(
+            decoded("inner: []").0,
+            Some(Outer {
+                inner: vec![],
+                count: None
+            })
+        );
+    }
+
+    #[test]
+    fn a_word_and_a_map_are_not_confused() {
+        assert_eq!(paths("inner: [left]"), ["inner[0]"]);
+        assert_eq!(paths("inner: [{right: {}}]"), ["inner[0].right"]);
+        assert_eq!(paths("inner: [{left: {name: a}, right: b}]"), ["inner[0]"]);
     }
 }
