@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::reference::{Piece, pieces};
-use super::{Build, Check, CheckContext, Finding, Problem, TimeSpan, clipped};
+use super::{Build, Check, CheckContext, Finding, Problem, TimeSpan, bad_regex, clipped};
 use crate::proc::{Ending, Finished, Spec, Stderr};
 
 /// The time limit of a command that names none.
@@ -93,18 +93,6 @@ impl Build for CommandSpec {
     }
 }
 
-/// Says why a regular expression is none, in one line.
-pub(super) fn bad_regex(field: &'static str, error: &regex::Error) -> Problem {
-    let reason = error.to_string();
-    let reason = reason.lines().last().unwrap_or_default();
-    let reason = reason.trim().trim_start_matches("error: ");
-    Problem::field(
-        field,
-        format!("`{field}` is not a regular expression: {reason}"),
-        None,
-    )
-}
-
 /// The script as bash gets it, and the variables that it refers to.
 fn with_variables(
     run: &str,
@@ -150,8 +138,11 @@ impl Check for Command {
         } else {
             ""
         };
+        let matches = self.matches.as_ref().map_or_else(String::new, |pattern| {
+            format!(" and says `{}`", clipped(pattern.as_str(), 60))
+        });
         format!(
-            "`{}{more}` exits with {}",
+            "`{}{more}` exits with {}{matches}",
             clipped(first, 80),
             self.expect_exit
         )
@@ -192,26 +183,30 @@ impl Command {
             Ending::Cancelled => return Finding::errored("the run was interrupted"),
             Ending::TimedOut => {
                 let limit = TimeSpan(self.timeout);
-                return failed(format!("not done within its time limit of {limit}"), output);
+                return failed(
+                    &format!("not done within its time limit of {limit}"),
+                    output,
+                );
             }
             Ending::Signaled(signal) => {
-                return failed(format!("killed by signal {signal}"), output);
+                return failed(&format!("killed by signal {signal}"), output);
             }
             Ending::Exited(code) if code != i32::from(expected) => {
-                return failed(format!("exit code {code}, expected {expected}"), output);
+                return failed(&format!("exit code {code}, expected {expected}"), output);
             }
             Ending::Exited(_) => {}
         }
         match &self.matches {
-            Some(pattern) if !pattern.is_match(output) => {
-                failed(format!("nothing in the output matches `{pattern}`"), output)
-            }
+            Some(pattern) if !pattern.is_match(output) => failed(
+                &format!("nothing in the output matches `{pattern}`"),
+                output,
+            ),
             _ => Finding::passed(),
         }
     }
 }
 
-fn failed(what: String, output: &str) -> Finding {
+fn failed(what: &str, output: &str) -> Finding {
     let tail = tail(output);
     if tail.is_empty() {
         return Finding::failed(format!("{what}; there was no output"));
@@ -324,7 +319,8 @@ mod tests {
 
     #[test]
     fn the_tail_is_bounded_in_lines_and_characters() {
-        let lines: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
+        let lines = lines.join("\n");
         assert_eq!(tail(&lines).lines().count(), TAIL_LINES);
         assert!(tail(&lines).ends_with("line 99"));
         assert_eq!(tail(&"é".repeat(5000)).chars().count(), TAIL_CHARS);

@@ -122,6 +122,23 @@ trait Build {
     fn build(self, variables: &BTreeMap<String, String>) -> Result<Arc<dyn Check>, Vec<Problem>>;
 }
 
+/// Says why a pattern is no regular expression, on one line.
+#[must_use]
+pub fn regex_reason(error: &regex::Error) -> String {
+    let reason = error.to_string();
+    let last = reason.lines().last().unwrap_or_default().trim();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+fn bad_regex(field: &'static str, error: &regex::Error) -> Problem {
+    let reason = regex_reason(error);
+    Problem::field(
+        field,
+        format!("`{field}` is not a regular expression: {reason}"),
+        None,
+    )
+}
+
 /// Cuts a text for a message: at most `limit` characters, with a mark where something is missing.
 fn clipped(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {

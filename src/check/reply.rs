@@ -8,8 +8,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::command::bad_regex;
-use super::{Build, Check, CheckContext, Finding, Problem, clipped};
+use super::{Build, Check, CheckContext, Finding, Problem, bad_regex, clipped};
 
 /// How much of a reply a message shows, in characters.
 const SHOWN_REPLY: usize = 300;

@@ -13,8 +13,20 @@ pub struct TimeSpan(pub Duration);
 
 impl std::fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = humantime::format_duration(self.0).to_string();
-        f.write_str(&text.replace(' ', ""))
+        let (seconds, millis) = (self.0.as_secs(), self.0.subsec_millis());
+        let parts = [
+            (seconds / 3600, "h"),
+            (seconds / 60 % 60, "m"),
+            (seconds % 60, "s"),
+            (millis.into(), "ms"),
+        ];
+        if parts.iter().all(|(count, _)| *count == 0) {
+            return f.write_str("0s");
+        }
+        for (count, unit) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{count}{unit}")?;
+        }
+        Ok(())
     }
 }
 
@@ -75,7 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_shown_without_blanks() {
-        assert_eq!(TimeSpan(Duration::from_secs(5400)).to_string(), "1h30m");
+    fn a_span_is_shown_as_it_can_be_written() {
+        for (millis, shown) in [
+            (0, "0s"),
+            (5_400_000, "1h30m"),
+            (90_000, "1m30s"),
+            (90_000_000, "25h"),
+            (1_500, "1s500ms"),
+        ] {
+            assert_eq!(TimeSpan(Duration::from_millis(millis)).to_string(), shown);
+        }
     }
 }

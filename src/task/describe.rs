@@ -66,7 +66,7 @@ pub fn describe(task: &Task) -> String {
         );
     }
     for check in &task.checks {
-        table.row("check", &format!("{}: {}", check.kind(), check.title()));
+        table.row("check", &check.title());
     }
     for hook in &task.hooks {
         let matcher = if hook.matcher.is_empty() {

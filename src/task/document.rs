@@ -9,6 +9,7 @@ use super::decode::decode;
 use super::diagnostic::{Diagnostic, Place, Related};
 use super::locate::{locate, second_document};
 use super::source;
+use super::suggest::nearest;
 use super::tree::{Half, Path, Problem, Tree};
 
 /// The most diagnostics of one file; each costs a parse of it.
@@ -111,9 +112,23 @@ impl Document {
         }
     }
 
-    /// Whether there is a key at a path, or was until it turned out to be wrong.
-    pub(super) fn mentions(&self, path: &Path) -> bool {
-        self.tree.get(path).is_some()
+    /// Whether there is a key under `map`, or was until it turned out to be wrong, be it that its name was.
+    pub(super) fn mentions(&self, map: &Path, key: &str) -> bool {
+        let Some(Tree::Map(entries)) = self.tree.get(map) else {
+            return self.tree.get(map) == Some(&Tree::Removed);
+        };
+        entries.iter().any(|(name, value)| {
+            name == key || (*value == Tree::Removed && nearest(name, &[key]).is_some())
+        })
+    }
+
+    /// Whether something directly in the map or list was taken out.
+    pub(super) fn lost_part_of(&self, path: &Path) -> bool {
+        match self.tree.get(&self.tree.as_written(path)) {
+            Some(Tree::Map(entries)) => entries.iter().any(|(_, value)| *value == Tree::Removed),
+            Some(Tree::List(elements)) => elements.contains(&Tree::Removed),
+            _ => false,
+        }
     }
 }
 

@@ -72,6 +72,7 @@ pub fn load(
     options: &LoadOptions,
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let mut findings = Findings::default();
+    let project_path = project.map(physical);
     let opened = project.map(|file| open_project(file, options, &mut findings));
     let is_readable = !matches!(opened, Some(None));
     let opened = opened.flatten();
@@ -85,10 +86,16 @@ pub fn load(
     let mut names = Names::default();
     let mut seen = HashSet::new();
     for file in paths {
-        let path = std::fs::canonicalize(&file.absolute).unwrap_or_else(|_| file.absolute.clone());
-        if !seen.insert(path.clone()) {
-            let mut diagnostic =
-                Diagnostic::error(&file.display, "the file is named twice; it is run once");
+        let path = physical(file);
+        let left_out = if project_path.as_ref() == Some(&path) {
+            Some("the project's own file is no task; it is left out")
+        } else if !seen.insert(path.clone()) {
+            Some("the file is named twice; it is run once")
+        } else {
+            None
+        };
+        if let Some(reason) = left_out {
+            let mut diagnostic = Diagnostic::error(&file.display, reason);
             diagnostic.severity = Severity::Warning;
             findings.push(diagnostic);
             continue;
@@ -132,13 +139,18 @@ fn open_project(
     for diagnostic in document.diagnostics() {
         findings.push(diagnostic);
     }
-    Some((spec?, document, directory_of(&file.absolute)))
+    Some((spec?, document, directory_of(&physical(file))))
 }
 
 fn open(file: &TaskFile, findings: &mut Findings) -> Option<Document> {
     Document::open(file)
         .map_err(|diagnostic| findings.push(*diagnostic))
         .ok()
+}
+
+/// The file itself, behind whatever links lead to it.
+fn physical(file: &TaskFile) -> PathBuf {
+    std::fs::canonicalize(&file.absolute).unwrap_or_else(|_| file.absolute.clone())
 }
 
 /// Without links in it, because paths in the file are relative to where it really is.
@@ -162,7 +174,6 @@ fn one(
     let spec: Option<TaskSpec> = document.decode();
     // Errors of form and of meaning are found apart, and told together, by line.
     let mut own = Findings::default();
-    own.errors = document.diagnostics();
     let directory = directory_of(&path);
     let layer = Layer {
         name: "task",
@@ -182,10 +193,13 @@ fn one(
         };
         resolve(&cx, &mut own)
     });
-    own.errors
-        .sort_by_key(|diagnostic| (diagnostic.line(), diagnostic.column()));
-    for diagnostic in own.errors.into_iter().chain(own.warnings) {
-        findings.push(diagnostic);
+    own.errors.extend(document.diagnostics());
+    for mut list in [own.errors, own.warnings] {
+        // What is about no line is about the file, or says that there is more: it comes last.
+        list.sort_by_key(|found| (found.line().wrapping_sub(1), found.column()));
+        for found in list {
+            findings.push(found);
+        }
     }
     task
 }

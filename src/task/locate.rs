@@ -38,11 +38,8 @@ pub(super) fn end_of_token(text: &str, start: usize) -> usize {
     let length = match line.chars().next() {
         None => 0,
         Some(quote @ ('"' | '\'')) => line[1..].find(quote).map_or(line.len(), |end| end + 2),
-        Some(first @ ('[' | '{' | '|' | '>' | '-'))
-            if !line[1..].starts_with(|c: char| c.is_ascii_digit()) =>
-        {
-            first.len_utf8()
-        }
+        Some('[' | '{' | '|' | '>') => 1,
+        Some('-') if line[1..].starts_with(' ') || line.len() == 1 => 1,
         Some(first) => {
             let end = [" #", ": ", ", ", "]", "}"]
                 .iter()
@@ -224,14 +221,12 @@ impl<'de> de::Visitor<'de> for Probe<'_> {
     }
 }
 
-/// Raises the error, whatever comes.
+/// Raises the error, whatever comes: a visitor that has no method written refuses every value.
 struct Here;
 
-impl<'de> de::Visitor<'de> for Here {
+impl de::Visitor<'_> for Here {
     type Value = ();
 
-    // Every method that is not written here raises an error by itself; only `visit_none` and `visit_unit` of an
-    // empty file would too, so nothing has to be written at all.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("nothing")
     }

@@ -2,7 +2,7 @@
 //! way from one to the other. It answers with all tasks or with everything that is wrong in any file.
 //!
 //! How many errors with exact places come out of a parser that gives one error and no places: the text becomes a strict
-//! tree (`tree`), the tree is decoded again and again, each time without what was found to be wrong (`decode`), and a
+//! tree (`strict`, `tree`), the tree is decoded again and again, each time without what was found to be wrong (`decode`), and a
 //! path in the tree is turned into a line by parsing once more along it (`locate`). Meaning is checked afterwards
 //! (`resolve`), and speaks of places by the same paths.
 
@@ -18,6 +18,7 @@ mod resolve;
 mod schema;
 mod source;
 mod spec;
+mod strict;
 mod suggest;
 mod tree;
 

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::check::{CheckSpec, TimeSpan};
+use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
 use crate::policy::Mode;
 use crate::workspace::Isolation;
@@ -52,6 +53,7 @@ pub struct TaskSpec {
     pub checks: Vec<CheckSpec>,
     /// Programs that are asked or told about the agent's actions, by event.
     #[serde(default)]
+    #[schemars(schema_with = "hooks_schema")]
     pub hooks: HooksSpec,
 }
 
@@ -62,6 +64,7 @@ pub struct PermissionsSpec {
     /// `strict`: only what a rule allows. `default`: also reading in the workspace (`dontAsk` is the same).
     /// `acceptEdits`: also Edit and Write in the workspace. `plan`: only reading. `bypassPermissions`: no rule needed;
     /// takes effect only with the flag of the same name. Default: `default`.
+    #[serde(default)]
     #[schemars(schema_with = "mode_schema")]
     pub mode: Option<Mode>,
     /// Rules for what is allowed, as in `Edit(src/**)` or `Bash(cargo test:*)`.
@@ -167,6 +170,37 @@ pub enum HookEventName {
     ElicitationResult,
 }
 
+impl HookEventName {
+    /// The event of this runner that the name stands for; `None` for one that never happens here.
+    #[must_use]
+    pub fn event(self) -> Option<HookEvent> {
+        match self {
+            Self::PreToolUse => Some(HookEvent::PreToolUse),
+            Self::PostToolUse => Some(HookEvent::PostToolUse),
+            Self::PostToolUseFailure => Some(HookEvent::PostToolUseFailure),
+            Self::Stop => Some(HookEvent::Stop),
+            Self::SessionStart => Some(HookEvent::SessionStart),
+            Self::SessionEnd => Some(HookEvent::SessionEnd),
+            _ => None,
+        }
+    }
+
+    /// When it happens, for the schema.
+    fn meaning(self) -> &'static str {
+        match self.event() {
+            Some(HookEvent::PreToolUse) => {
+                "Before a tool runs: may block the call or rewrite its input."
+            }
+            Some(HookEvent::PostToolUse) => "After a tool succeeded.",
+            Some(HookEvent::PostToolUseFailure) => "After a tool ran and failed.",
+            Some(HookEvent::Stop) => "When the model wants to end a turn: may make it go on.",
+            Some(HookEvent::SessionStart) => "Before the first model call.",
+            Some(HookEvent::SessionEnd) => "After the last model call.",
+            None => "Accepted with a warning: never happens in this runner.",
+        }
+    }
+}
+
 /// What holds for all tasks of a project: `agent-batch.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -199,6 +233,7 @@ pub struct DefaultsSpec {
     pub workspace: WorkspaceSpec,
     /// Hooks, which run before those of the task.
     #[serde(default)]
+    #[schemars(schema_with = "hooks_schema")]
     pub hooks: HooksSpec,
 }
 
@@ -207,6 +242,7 @@ pub struct DefaultsSpec {
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
     /// The modes that a task may have. Default: all.
+    #[serde(default)]
     #[schemars(schema_with = "modes_schema")]
     pub modes: Option<Vec<Mode>>,
     /// The most that a task's limits may be; also what a task gets that names no limit, where that is less than the
@@ -239,4 +275,19 @@ fn mode_schema(_: &mut SchemaGenerator) -> Schema {
 
 fn modes_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "type": "string", "enum": MODE_NAMES } })
+}
+
+/// The map's own schema, with a description for every event.
+fn hooks_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = HooksSpec::json_schema(generator);
+    let properties = schema
+        .get_mut("properties")
+        .and_then(serde_json::Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        let event = serde_json::from_value::<HookEventName>(name.as_str().into());
+        if let (Ok(event), Some(property)) = (event, property.as_object_mut()) {
+            property.insert("description".to_owned(), event.meaning().into());
+        }
+    }
+    schema
 }

@@ -10,3 +10,4 @@ mod proc;
 mod report;
 mod run;
 mod sandbox;
+mod task_file;

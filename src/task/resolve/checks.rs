@@ -13,6 +13,10 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Vec<Arc<dyn 
             Ok(check) => checks.push(check),
             Err(problems) => {
                 for problem in problems {
+                    // A check that lacks what was taken out of it has been spoken of.
+                    if problem.field.is_none() && origin.lost_part() {
+                        continue;
+                    }
                     let origin = match problem.field {
                         Some((field, Some(index))) => origin.key(field).index(index),
                         Some((field, None)) => origin.key(field),

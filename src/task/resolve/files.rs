@@ -71,7 +71,7 @@ pub(super) fn directory(
             None
         }
         Err(error) => {
-            let message = format!("the directory {shown} cannot be used: {error}");
+            let message = format!("the directory {shown} cannot be used: {}", reason(&error));
             findings.error(
                 &named.origin,
                 message,
@@ -79,6 +79,15 @@ pub(super) fn directory(
             );
             None
         }
+    }
+}
+
+/// Why a file cannot be used, in the same words on every system.
+pub(super) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
     }
 }
 
@@ -92,8 +101,9 @@ pub(super) fn program(name: &str, base: &Path, search: Option<&str>) -> Result<P
             .collect();
         return match std::fs::metadata(&path) {
             Err(error) => Err(format!(
-                "the program {} cannot be used: {error}",
-                quoted(name)
+                "the program {} cannot be used: {}",
+                quoted(name),
+                reason(&error)
             )),
             Ok(_) if is_executable(&path) => Ok(path),
             Ok(_) => Err(format!("{} is not an executable file", quoted(name))),

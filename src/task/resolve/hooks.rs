@@ -5,29 +5,16 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::super::diagnostic::quoted;
-use super::super::spec::{HookCommandSpec, HookEventName, HooksSpec};
+use super::super::spec::{HookCommandSpec, HooksSpec};
 use super::super::suggest::nearest;
 use super::super::tree::Half;
 use super::{Context, Findings, Origin, files};
-use crate::check::TimeSpan;
+use crate::check::{TimeSpan, regex_reason};
 use crate::hook::{HookEvent, HookSpec};
 use crate::tool::BUILTIN;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-
-/// The event of this runner that a name stands for; `None` for one that never happens here.
-fn event(name: HookEventName) -> Option<HookEvent> {
-    match name {
-        HookEventName::PreToolUse => Some(HookEvent::PreToolUse),
-        HookEventName::PostToolUse => Some(HookEvent::PostToolUse),
-        HookEventName::PostToolUseFailure => Some(HookEvent::PostToolUseFailure),
-        HookEventName::Stop => Some(HookEvent::Stop),
-        HookEventName::SessionStart => Some(HookEvent::SessionStart),
-        HookEventName::SessionEnd => Some(HookEvent::SessionEnd),
-        _ => None,
-    }
-}
 
 pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Vec<HookSpec> {
     let mut resolved = Vec::new();
@@ -41,7 +28,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Vec<HookSpec
         for (name, list) in hooks {
             // The names of the enum are the keys of the file.
             let at = origin.key(&format!("{name:?}"));
-            let event = event(*name);
+            let event = name.event();
             if event.is_none() {
                 let message = format!(
                     "the event `{name:?}` never happens in this runner: its hooks never run"
@@ -145,8 +132,7 @@ fn check_matcher(
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ' | ',' | '|'));
     if !is_list {
         if let Err(error) = Regex::new(matcher) {
-            let reason = error.to_string();
-            let reason = reason.lines().last().unwrap_or_default().trim();
+            let reason = regex_reason(&error);
             let message = format!(
                 "the matcher {} is not a regular expression: {reason}",
                 quoted(matcher)

@@ -34,7 +34,7 @@ const MAX_COST: Kind = Kind {
     least: 1,
     most: 10_000 * 1_000_000_000,
     show: |nanos| match nanos {
-        u64::MAX => "an amount that is none".to_owned(),
+        u64::MAX => "a negative amount, or none".to_owned(),
         nanos => format!("{}", Usd::from_nanos(nanos).dollars()),
     },
 };
@@ -193,9 +193,7 @@ pub(super) fn resolve(
                 .filter(|ceiling| planned > *ceiling)
         });
     let max_cost = MAX_COST.asked(cx, cost, findings);
-    if let Some(asked) = &max_cost {
-        check_price(model, asked, findings);
-    }
+    check_price(cx, model, max_cost.as_ref(), findings);
     let max_output_tokens = MAX_OUTPUT_TOKENS.value(cx, None, builtin.max_output_tokens, findings);
     check_output(cx, model, max_output_tokens, findings);
     let millis = |duration: Duration| milliseconds(TimeSpan(duration));
@@ -216,17 +214,27 @@ pub(super) fn resolve(
 }
 
 /// A limit on money needs a price; without one it would never be reached.
-fn check_price(model: Option<&ModelRef>, asked: &At<'_, u64>, findings: &mut Findings) {
+fn check_price(
+    cx: &Context<'_>,
+    model: Option<&ModelRef>,
+    asked: Option<&At<'_, u64>>,
+    findings: &mut Findings,
+) {
     let Some(ModelRef::Anthropic { id }) = model else {
         return;
     };
-    if ModelFacts::of(id).is_none() {
-        let message = format!("`max_cost_usd` cannot be kept: the price of `{id}` is not known");
-        findings.error(
-            &asked.origin,
-            message,
-            Some("limit the tokens with `max_tokens`"),
-        );
+    if ModelFacts::of(id).is_some() {
+        return;
+    }
+    let message = format!("`max_cost_usd` cannot be kept: the price of `{id}` is not known");
+    if let Some(asked) = asked {
+        let hint = Some("limit the tokens with `max_tokens`");
+        findings.error(&asked.origin, message, hint);
+    } else if let Some(project) = cx.project
+        && MAX_COST.ceiling(cx).is_some()
+    {
+        let ceiling = project.policy.origin(&["limits", MAX_COST.key]);
+        findings.beyond_policy(&cx.layer.origin(&["model"]), message, &ceiling);
     }
 }
 

@@ -46,10 +46,17 @@ impl<'a> Layer<'a> {
 
     /// Whether the key is there, right or wrong.
     fn mentions(&self, keys: &[&str]) -> bool {
-        let path = keys
-            .iter()
-            .fold(self.root.clone(), |path, key| path.key(key));
-        self.document.mentions(&path)
+        let mut map = self.root.clone();
+        let Some((last, parents)) = keys.split_last() else {
+            return true;
+        };
+        for key in parents {
+            if !self.document.mentions(&map, key) {
+                return false;
+            }
+            map = map.key(key);
+        }
+        self.document.mentions(&map, last)
     }
 }
 
@@ -78,6 +85,14 @@ impl<'a> Origin<'a> {
                 path: step(path),
             },
             Self::CommandLine(option) => Self::CommandLine(option),
+        }
+    }
+
+    /// Whether something directly in it was wrong and is gone.
+    fn lost_part(&self) -> bool {
+        match self {
+            Self::File { layer, path } => layer.document.lost_part_of(path),
+            Self::CommandLine(_) => false,
         }
     }
 
@@ -126,6 +141,9 @@ struct At<'a, T> {
     origin: Origin<'a>,
 }
 
+/// The most that is said about the meaning of one file; each place costs a parse of it.
+const MOST_FINDINGS: usize = 50;
+
 /// What was found out on the way.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -135,21 +153,35 @@ pub(super) struct Findings {
 
 impl Findings {
     fn error(&mut self, origin: &Origin<'_>, message: impl Into<String>, hint: Option<&str>) {
-        let mut diagnostic = origin.diagnostic(Half::Value, message.into());
-        diagnostic.hint = hint.map(str::to_owned);
-        self.push(diagnostic);
+        self.add_error(origin, Half::Value, message.into(), hint, None);
     }
 
     fn key_error(&mut self, origin: &Origin<'_>, message: impl Into<String>, hint: Option<&str>) {
-        let mut diagnostic = origin.diagnostic(Half::Key, message.into());
-        diagnostic.hint = hint.map(str::to_owned);
-        self.push(diagnostic);
+        self.add_error(origin, Half::Key, message.into(), hint, None);
     }
 
     /// A value goes beyond what the policy says at `ceiling`.
     fn beyond_policy(&mut self, origin: &Origin<'_>, message: String, ceiling: &Origin<'_>) {
-        let mut diagnostic = origin.diagnostic(Half::Value, message);
-        diagnostic.related = Some(Related {
+        self.add_error(origin, Half::Value, message, None, Some(ceiling));
+    }
+
+    fn add_error(
+        &mut self,
+        origin: &Origin<'_>,
+        half: Half,
+        message: String,
+        hint: Option<&str>,
+        ceiling: Option<&Origin<'_>>,
+    ) {
+        if self.errors.len() >= MOST_FINDINGS {
+            return self.push(Diagnostic::error(
+                origin.file(),
+                "more problems are not shown",
+            ));
+        }
+        let mut diagnostic = origin.diagnostic(half, message);
+        diagnostic.hint = hint.map(str::to_owned);
+        diagnostic.related = ceiling.map(|ceiling| Related {
             note: "the policy of the project is here".to_owned(),
             file: ceiling.file().to_owned(),
             place: ceiling.place(Half::Key),
@@ -158,6 +190,9 @@ impl Findings {
     }
 
     fn warning(&mut self, origin: &Origin<'_>, half: Half, message: String, hint: Option<String>) {
+        if self.warnings.len() >= MOST_FINDINGS {
+            return;
+        }
         let mut diagnostic = origin.diagnostic(half, message);
         diagnostic.severity = Severity::Warning;
         diagnostic.hint = hint;

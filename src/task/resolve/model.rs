@@ -75,7 +75,8 @@ fn parse(cx: &Context<'_>, named: &At<'_, &String>, findings: &mut Findings) -> 
                     None
                 }
                 Err(error) => {
-                    let message = format!("the script {} cannot be read: {error}", quoted(id));
+                    let reason = super::files::reason(&error);
+                    let message = format!("the script {} cannot be read: {reason}", quoted(id));
                     let hint = "its path is relative to the file that names it";
                     findings.error(&named.origin, message, Some(hint));
                     None
@@ -100,10 +101,10 @@ fn check_ceiling(cx: &Context<'_>, named: &At<'_, &String>, findings: &mut Findi
     let Some(globs) = &project.spec.policy.models else {
         return;
     };
-    let allowed = globs
-        .iter()
-        .filter_map(|glob| matcher(glob).ok())
-        .any(|glob| glob.is_match(named.value));
+    // A glob that is none is told of where it stands, and would only make this wrong.
+    let globs: Result<Vec<GlobMatcher>, _> = globs.iter().map(|glob| matcher(glob)).collect();
+    let Ok(globs) = globs else { return };
+    let allowed = globs.iter().any(|glob| glob.is_match(named.value));
     if !allowed {
         let message = format!(
             "the model {} is not one that the policy allows",

@@ -1,15 +1,14 @@
 //! A serde deserializer over [`Tree`] whose errors know their path and speak the words of a task file.
 
-use std::fmt;
+mod error;
 
-use serde::de::{
-    self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
-};
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::diagnostic::quoted;
-use super::suggest::{nearest, one_of};
-use super::tree::{Half, Path, Problem, Step, Tree};
+use super::suggest::one_of;
+use super::tree::{Half, Path, Problem, Tree};
+use error::{Error, Kind, found};
 
 /// Decodes a value, taking out of the tree whatever is wrong, one thing after the other, until the rest fits. `None`
 /// when the whole does not fit.
@@ -45,192 +44,6 @@ pub(super) fn decode<T: de::DeserializeOwned>(
         if problems.len() >= most_problems {
             return (None, problems);
         }
-    }
-}
-
-/// Why a tree does not fit a type.
-#[derive(Debug)]
-struct Error {
-    path: Option<Path>,
-    half: Half,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    UnknownKey(String, &'static [&'static str]),
-    UnknownWord(String, &'static [&'static str]),
-    Missing(&'static str),
-    /// Nothing is left here because all of it was reported.
-    FollowUp,
-    Other(String),
-}
-
-impl Error {
-    fn new(kind: Kind) -> Self {
-        Self {
-            path: None,
-            half: Half::Value,
-            kind,
-        }
-    }
-
-    /// The innermost place wins.
-    fn at(mut self, trail: &Trail<'_>, half: Half) -> Self {
-        if self.path.is_none() {
-            self.path = Some(trail.path());
-            self.half = half;
-        }
-        self
-    }
-
-    fn problem(self, tree: &Tree) -> Problem {
-        let path = self.path.unwrap_or_default();
-        let (message, hint) = match self.kind {
-            Kind::UnknownKey(key, allowed) => unknown_key(&path, &key, allowed),
-            Kind::UnknownWord(word, allowed) => (
-                format!("expected {}, found {}", one_of(allowed), quoted(&word)),
-                nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?")),
-            ),
-            Kind::Missing(name) => (format!("the key `{name}` is missing here"), None),
-            Kind::FollowUp => ("nothing is left here".to_owned(), None),
-            Kind::Other(message) => (message, hint_for(tree.get(&path))),
-        };
-        Problem {
-            path,
-            half: self.half,
-            message,
-            hint,
-            first: None,
-        }
-    }
-}
-
-/// Keys that people bring from elsewhere, with what to write here: the key, the map it stands in, the advice.
-const ELSEWHERE: [(&str, &str, &str); 9] = [
-    (
-        "permissions",
-        "ask",
-        "nobody can be asked in a run without a person: put the rule under `allow` or `deny`",
-    ),
-    ("permissions", "defaultMode", "write `mode`"),
-    (
-        "permissions",
-        "additionalDirectories",
-        "write `additional_directories`",
-    ),
-    (
-        "",
-        "matrix",
-        "a task file is one task for now: write one file for each combination",
-    ),
-    ("", "trials", "repeated measurement is not available yet"),
-    (
-        "",
-        "retries",
-        "failed calls of the model are retried without being told to",
-    ),
-    ("", "steps", "write `max_steps` under `limits`"),
-    ("", "max_steps", "write it under `limits`"),
-    ("", "mode", "write it under `permissions`"),
-];
-
-fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {
-    let parent = match path.0.as_slice() {
-        [.., Step::Key(parent), _] => parent,
-        _ => "",
-    };
-    let message = format!("unknown key {}", quoted(key));
-    let advice = ELSEWHERE
-        .iter()
-        .find(|(map, name, _)| *map == parent && *name == key)
-        .map(|(_, _, advice)| (*advice).to_owned());
-    let hint = advice.unwrap_or_else(|| match nearest(key, allowed) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!(
-            "the keys here are {}",
-            one_of(allowed).replace(" or ", " and ")
-        ),
-    });
-    (message, Some(hint))
-}
-
-/// What to do about a value of the wrong type.
-fn hint_for(found: Option<&Tree>) -> Option<String> {
-    match found? {
-        Tree::Null => Some("write a value, or remove the key".to_owned()),
-        Tree::Bool(_) | Tree::Unsigned(_) | Tree::Negative(_) | Tree::Float(_) => {
-            Some("where text is meant, put it in quotes".to_owned())
-        }
-        Tree::Text(_) | Tree::List(_) | Tree::Map(_) | Tree::Removed => None,
-    }
-}
-
-/// The names that serde's own types give themselves, in words of a task file.
-fn expected(exp: &dyn Expected) -> String {
-    let name = exp.to_string();
-    match name.as_str() {
-        "a string" | "str" | "string" => "text".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "u8" => "a whole number from 0 to 255".to_owned(),
-        "u32" => format!("a whole number from 0 to {}", u32::MAX),
-        "u64" => "a whole number, 0 or more".to_owned(),
-        "f32" | "f64" => "a number".to_owned(),
-        "a boolean" => "`true` or `false`".to_owned(),
-        other if other.starts_with("struct ") || other == "a map" => "a map".to_owned(),
-        other => other.to_owned(),
-    }
-}
-
-fn found(unexpected: &Unexpected<'_>) -> String {
-    match unexpected {
-        Unexpected::Bool(value) => format!("`{value}`"),
-        Unexpected::Unsigned(value) => format!("the number `{value}`"),
-        Unexpected::Signed(value) => format!("the number `{value}`"),
-        Unexpected::Float(value) => format!("the number `{value}`"),
-        Unexpected::Str(text) => quoted(text),
-        Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
-        Unexpected::Seq => "a list".to_owned(),
-        Unexpected::Map => "a map".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.kind)
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl de::Error for Error {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(Kind::Other(message.to_string()))
-    }
-
-    fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
-        Self::custom(format_args!(
-            "expected {}, found {}",
-            expected(exp),
-            found(&unexpected)
-        ))
-    }
-
-    fn invalid_value(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
-        Self::invalid_type(unexpected, exp)
-    }
-
-    fn unknown_field(field: &str, allowed: &'static [&'static str]) -> Self {
-        Self::new(Kind::UnknownKey(field.to_owned(), allowed))
-    }
-
-    fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
-        Self::new(Kind::UnknownWord(variant.to_owned(), allowed))
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self::new(Kind::Missing(field))
     }
 }
 
@@ -295,7 +108,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
                 trail: &trail,
             }),
             Tree::Map(entries) => visitor.visit_map(Entries {
-                entries: entries.iter(),
+                left: entries.iter(),
                 value: None,
                 trail: &trail,
             }),
@@ -314,6 +127,23 @@ impl<'de> Deserializer<'de> for Node<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
+    }
+
+    /// serde's own types would also take a list, field by field: nobody writes that on purpose.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Map(_) => self.deserialize_any(visitor),
+            _ => Err(self.wrong_shape("a map")),
+        }
     }
 
     /// A word, or a map with one key that names the variant.
@@ -357,7 +187,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct identifier ignored_any
     }
 }
 
@@ -388,7 +218,7 @@ impl<'de> de::SeqAccess<'de> for Elements<'_> {
 }
 
 struct Entries<'t> {
-    entries: std::slice::Iter<'t, (String, Tree)>,
+    left: std::slice::Iter<'t, (String, Tree)>,
     value: Option<(&'t str, &'t Tree)>,
     trail: &'t Trail<'t>,
 }
@@ -400,10 +230,7 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let next = self
-            .entries
-            .by_ref()
-            .find(|(_, tree)| *tree != Tree::Removed);
+        let next = self.left.by_ref().find(|(_, tree)| *tree != Tree::Removed);
         let Some((key, tree)) = next else {
             return Ok(None);
         };
@@ -528,5 +355,82 @@ impl<'de> de::VariantAccess<'de> for OneKey<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         self.node().deserialize_any(visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[serde(default)]
+        inner: Vec<Either>,
+        count: Option<u32>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Either {
+        Left(Inner),
+        Right,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        name: String,
+    }
+
+    fn decoded(text: &str) -> (Option<Outer>, Vec<(String, String)>) {
+        let (mut tree, _) = Tree::parse(text).unwrap();
+        let (value, problems) = decode(&mut tree, 50);
+        let told = problems
+            .into_iter()
+            .map(|problem| (problem.path.to_string(), problem.message))
+            .collect();
+        (value, told)
+    }
+
+    fn paths(text: &str) -> Vec<String> {
+        decoded(text).1.into_iter().map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn what_fits_is_kept_and_everything_else_is_told_once() {
+        let (value, told) =
+            decoded("inner: [right, {left: {name: 5}}, {up: 1}, {left: {name: a}}]\ncount: x\n");
+        let paths: Vec<&str> = told.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["inner[1].left.name", "inner[2].up", "count"]);
+        let left = Either::Left(Inner { name: "a".into() });
+        let inner = vec![Either::Right, left];
+        assert_eq!(value, Some(Outer { inner, count: None }));
+    }
+
+    #[test]
+    fn a_list_is_no_map_even_if_its_elements_would_fit() {
+        assert_eq!(paths("[[], 5]"), [""]);
+        assert_eq!(paths("inner: [{left: [a]}]"), ["inner[0].left"]);
+    }
+
+    #[test]
+    fn nothing_is_not_the_same_as_a_key_left_out() {
+        assert_eq!(paths("count:"), ["count"]);
+        assert_eq!(
+            decoded("inner: []").0,
+            Some(Outer {
+                inner: vec![],
+                count: None
+            })
+        );
+    }
+
+    #[test]
+    fn a_word_and_a_map_are_not_confused() {
+        assert_eq!(paths("inner: [left]"), ["inner[0]"]);
+        assert_eq!(paths("inner: [{right: {}}]"), ["inner[0].right"]);
+        assert_eq!(paths("inner: [{left: {name: a}, right: b}]"), ["inner[0]"]);
     }
 }

@@ -1,0 +1,229 @@
+//! Why a tree does not fit a type, in the words of a task file: what was expected, what was found, what to write.
+
+use std::fmt;
+
+use serde::de::{self, Expected, Unexpected};
+
+use super::super::diagnostic::quoted;
+use super::super::suggest::{nearest, one_of};
+use super::super::tree::{Half, Path, Problem, Step, Tree};
+use super::Trail;
+
+/// Why a tree does not fit a type.
+#[derive(Debug)]
+pub(super) struct Error {
+    pub(super) path: Option<Path>,
+    half: Half,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    UnknownKey(String, &'static [&'static str]),
+    UnknownWord(String, &'static [&'static str]),
+    Missing(&'static str),
+    /// Nothing is left here because all of it was reported.
+    FollowUp,
+    Other(String),
+}
+
+impl Error {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            path: None,
+            half: Half::Value,
+            kind,
+        }
+    }
+
+    /// The innermost place wins.
+    pub(super) fn at(mut self, trail: &Trail<'_>, half: Half) -> Self {
+        if self.path.is_none() {
+            self.path = Some(trail.path());
+            self.half = half;
+        }
+        self
+    }
+
+    pub(super) fn problem(self, tree: &Tree) -> Problem {
+        let path = self.path.unwrap_or_default();
+        let (message, hint) = match self.kind {
+            Kind::UnknownKey(key, allowed) => unknown_key(&path, &key, allowed),
+            Kind::UnknownWord(word, allowed) if self.half == Half::Key => {
+                unknown_key(&path, &word, allowed)
+            }
+            Kind::UnknownWord(word, allowed) => (
+                format!("expected {}, found {}", one_of(allowed), quoted(&word)),
+                nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?")),
+            ),
+            Kind::Missing(name) => (format!("the key `{name}` is missing here"), None),
+            Kind::FollowUp => ("nothing is left here".to_owned(), None),
+            Kind::Other(message) => {
+                let hint = hint_for(tree.get(&path), &message);
+                (message, hint)
+            }
+        };
+        Problem {
+            path,
+            half: self.half,
+            message,
+            hint,
+            first: None,
+        }
+    }
+}
+
+/// Keys that people bring from elsewhere, with what to write here: the map it stands in, the key, the advice.
+const ELSEWHERE: [(&str, &str, &str); 6] = [
+    (
+        "permissions",
+        "ask",
+        "nobody can be asked in a run without a person: put the rule under `allow` or `deny`",
+    ),
+    ("permissions", "defaultMode", "write `mode`"),
+    (
+        "",
+        "matrix",
+        "a task file is one task for now: write one file for each combination",
+    ),
+    ("", "trials", "repeated measurement is not available yet"),
+    (
+        "",
+        "retries",
+        "failed calls of the model are retried without being told to",
+    ),
+    ("", "steps", "write `max_steps` under `limits`"),
+];
+
+/// Keys that belong one level deeper than where people look for them first.
+const DEEPER: [(&str, &[&str]); 3] = [
+    (
+        "limits",
+        &[
+            "max_steps",
+            "max_total_steps",
+            "max_tokens",
+            "max_output_tokens",
+            "max_cost_usd",
+            "timeout",
+            "tool_timeout",
+        ],
+    ),
+    (
+        "permissions",
+        &[
+            "mode",
+            "allow",
+            "deny",
+            "on_denied",
+            "additional_directories",
+        ],
+    ),
+    ("workspace", &["path", "isolation"]),
+];
+
+fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {
+    let parent = match path.0.as_slice() {
+        [.., Step::Key(parent), _] => parent,
+        _ => "",
+    };
+    let elsewhere = ELSEWHERE
+        .iter()
+        .find(|(map, name, _)| *map == parent && *name == key)
+        .map(|(_, _, advice)| (*advice).to_owned());
+    let deeper = || {
+        DEEPER.iter().find_map(|(map, keys)| {
+            let meant = nearest(key, keys).filter(|_| allowed.contains(map))?;
+            Some(format!("write `{meant}` under `{map}`"))
+        })
+    };
+    let hint = elsewhere
+        .or_else(|| nearest(key, allowed).map(|meant| format!("did you mean `{meant}`?")))
+        .or_else(deeper)
+        .unwrap_or_else(|| {
+            format!(
+                "the keys here are {}",
+                one_of(allowed).replace(" or ", " and ")
+            )
+        });
+    (format!("unknown key {}", quoted(key)), Some(hint))
+}
+
+/// What to do about a value of the wrong type.
+fn hint_for(found: Option<&Tree>, message: &str) -> Option<String> {
+    match found? {
+        Tree::Null => Some("write a value, or remove the key".to_owned()),
+        Tree::Bool(_) | Tree::Unsigned(_) | Tree::Negative(_) | Tree::Float(_) => message
+            .starts_with("expected text")
+            .then(|| "put it in quotes".to_owned()),
+        Tree::Text(_) | Tree::List(_) | Tree::Map(_) | Tree::Removed => None,
+    }
+}
+
+/// The names that serde's own types give themselves, in words of a task file.
+fn expected(exp: &dyn Expected) -> String {
+    let name = exp.to_string();
+    match name.as_str() {
+        "a string" | "str" | "string" => "text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" => "a whole number, 0 or more".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "`true` or `false`".to_owned(),
+        other if other.starts_with("struct ") || other == "a map" => "a map".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+pub(super) fn found(unexpected: &Unexpected<'_>) -> String {
+    match unexpected {
+        Unexpected::Bool(value) => format!("`{value}`"),
+        Unexpected::Unsigned(value) => format!("the number `{value}`"),
+        Unexpected::Signed(value) => format!("the number `{value}`"),
+        Unexpected::Float(value) => format!("the number `{value}`"),
+        Unexpected::Str(text) => quoted(text),
+        Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "a map".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.kind)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::new(Kind::Other(message.to_string()))
+    }
+
+    fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
+        Self::custom(format_args!(
+            "expected {}, found {}",
+            expected(exp),
+            found(&unexpected)
+        ))
+    }
+
+    fn invalid_value(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
+        Self::invalid_type(unexpected, exp)
+    }
+
+    fn unknown_field(field: &str, allowed: &'static [&'static str]) -> Self {
+        Self::new(Kind::UnknownKey(field.to_owned(), allowed))
+    }
+
+    fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
+        Self::new(Kind::UnknownWord(variant.to_owned(), allowed))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(Kind::Missing(field))
+    }
+}
