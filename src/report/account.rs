@@ -117,7 +117,8 @@ fn name(task: &TaskSummary) -> String {
     )
 }
 
-/// What a person needs to act on a task, as lines. The lines hold foreign text; whoever prints them escapes them.
+/// What a person needs to act on a task, as lines in which everything shows. They hold foreign
+/// text; whoever prints them escapes them for the place.
 #[must_use]
 pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     let mut lines = vec![format!(
@@ -175,7 +176,11 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     if let Some(transcript) = &task.transcript {
         lines.push(format!("transcript: {}", in_dir(dir, transcript)));
     }
+    // A name that holds a line feed must not begin a line that looks like one of ours.
     lines
+        .iter()
+        .map(|line| text::visible_line(&text::strip_ansi(line)))
+        .collect()
 }
 
 fn more(lines: &mut Vec<String>, total: u64, word: &str) {
@@ -224,7 +229,11 @@ fn check_lines(check: &CheckRecord) -> Vec<String> {
     // The end of an output is where the reason stands.
     let said: Vec<&str> = said.lines().collect();
     let tail = said.len().saturating_sub(20);
-    lines.extend(said[tail..].iter().map(|line| format!("  | {line}")));
+    lines.extend(
+        said[tail..]
+            .iter()
+            .map(|line| format!("  | {}", line.replace('\t', "    "))),
+    );
     lines
 }
 

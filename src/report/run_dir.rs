@@ -31,6 +31,9 @@ pub const OUTPUT: &str = "output";
 /// How many damages are listed.
 const DAMAGES: usize = 100;
 
+/// The largest plan that is read, in bytes.
+const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
+
 /// The directory of an attempt, relative to the run directory, with `/`.
 #[must_use]
 pub fn attempt(task: &str, attempt: u32) -> String {
@@ -88,10 +91,17 @@ pub struct Loaded {
 /// `run.json` is missing or not usable, or a directory cannot be listed.
 pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let path = directory.join(PLAN);
-    let text = fs::read(&path).map_err(|source| LoadError::Io {
-        path: path.clone(),
-        source,
-    })?;
+    let text = regular(&path)
+        .and_then(|size| match size {
+            0..=LARGEST_PLAN => fs::read(&path),
+            _ => Err(io::Error::other(format!(
+                "larger than {LARGEST_PLAN} bytes"
+            ))),
+        })
+        .map_err(|source| LoadError::Io {
+            path: path.clone(),
+            source,
+        })?;
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
@@ -121,6 +131,17 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         summary,
         damages,
     })
+}
+
+/// The size of a regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
+/// could lead out of it or never return.
+fn regular(path: &Path) -> io::Result<u64> {
+    let facts = fs::symlink_metadata(path)?;
+    if facts.is_file() {
+        Ok(facts.len())
+    } else {
+        Err(io::Error::other("expected a regular file"))
+    }
 }
 
 /// The numbers of the attempts below a task's directory, ascending.
@@ -167,7 +188,7 @@ fn replay(
         line,
         reason,
     };
-    let reader = match transcript::read(path) {
+    let reader = match regular(path).and_then(|_| transcript::read(path)) {
         Ok(reader) => reader,
         // The attempt's directory is made before the transcript.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,

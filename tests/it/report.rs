@@ -942,6 +942,45 @@ fn events_of_another_task_do_not_count_where_they_do_not_belong() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_link_in_a_run_directory_is_not_followed() {
+    let (plan, events) = readable();
+    let directory = tempfile::tempdir().unwrap();
+    record(directory.path(), &plan, &events);
+    let path = directory.path().join(run_dir::transcript("good", 1));
+    let elsewhere = directory.path().join("elsewhere.jsonl");
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let loaded = run_dir::load(directory.path()).unwrap();
+    assert_eq!(
+        loaded.summary.task("good").unwrap().outcome,
+        Outcome::NotRun
+    );
+    assert_eq!(loaded.damages.len(), 1);
+}
+
+#[test]
+fn a_junit_report_of_many_tasks_stays_under_the_limits_of_its_readers() {
+    let tasks: Vec<PlannedTask> = (0..2000)
+        .map(|n| planned(&format!("task-{n}"), "tasks/a.yaml", 1))
+        .collect();
+    let mut summary = Summary::new(RunPlan::new("0", START, 1, tasks), "out");
+    for n in 0..2000 {
+        let mut script =
+            Script::new(&format!("task-{n}"), 1).then(started("tasks/a.yaml", "default"));
+        for _ in 0..5 {
+            script = script.then(check(CheckResult::Failed, &"]]>x\n".repeat(2000)));
+        }
+        for event in &script.events {
+            summary.fold(event);
+        }
+    }
+    let xml = junit::render(&summary).unwrap();
+    assert!(xml.len() < 30_000_000, "{}", xml.len());
+    assert_eq!(read_junit(&xml).totals, [2000, 0, 2000, 0]);
+}
+
+#[test]
 fn a_run_directory_without_a_plan_is_an_error_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let error = run_dir::load(directory.path()).unwrap_err().to_string();

@@ -22,7 +22,7 @@ use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuit
 use super::account;
 use super::summary::{Summary, TaskSummary};
 use crate::outcome::Verdict;
-use crate::text::{self, xml};
+use crate::text::{self, workflow, xml};
 
 /// The longest attribute, in bytes. Readers show about this much.
 const ATTRIBUTE: usize = 250;
@@ -30,6 +30,10 @@ const ATTRIBUTE: usize = 250;
 const MESSAGE: usize = 1000;
 /// The longest body of a failure and the longest `system-out`, in bytes: less than what readers cut off at.
 const BODY: usize = 32 * 1024;
+/// What all bodies together may have, in bytes: GitLab refuses a file of 30 MB. Of many tasks, each gets less.
+const BODIES: usize = 16 * 1024 * 1024;
+/// What a body has however many tasks there are, in bytes.
+const LEAST: usize = 512;
 
 /// The report as XML.
 ///
@@ -69,6 +73,7 @@ fn suites(summary: &Summary) -> Vec<Suite> {
         order.push("");
     }
     let mut taken = HashSet::new();
+    let room = (BODIES / (2 * summary.tasks.len().max(1))).clamp(LEAST, BODY);
     order
         .into_iter()
         .map(|file| {
@@ -82,7 +87,7 @@ fn suites(summary: &Summary) -> Vec<Suite> {
                     .to_offset(time::UtcOffset::UTC),
             );
             for task in &tasks {
-                builder.add_testcase(case(task, &summary.dir, &mut taken));
+                builder.add_testcase(case(task, &summary.dir, room, &mut taken));
             }
             let mut suite = builder.build();
             suite.package = class_name(file);
@@ -94,7 +99,12 @@ fn suites(summary: &Summary) -> Vec<Suite> {
         .collect()
 }
 
-fn case(task: &TaskSummary, dir: &str, taken: &mut HashSet<(String, String)>) -> TestCase {
+fn case(
+    task: &TaskSummary,
+    dir: &str,
+    room: usize,
+    taken: &mut HashSet<(String, String)>,
+) -> TestCase {
     let row = task.outcome.row();
     let class = class_name(&task.file);
     let name = unique(&class, xml::attribute(&task.name, ATTRIBUTE), taken);
@@ -117,9 +127,9 @@ fn case(task: &TaskSummary, dir: &str, taken: &mut HashSet<(String, String)>) ->
     if !file.is_empty() {
         builder.set_filepath(&xml::attribute(&file, ATTRIBUTE * 4));
     }
-    builder.set_trace(&section(&body(task, dir)));
+    builder.set_trace(&section(&body(task, dir), room));
     if task.attempt > 0 {
-        builder.set_system_out(&section(&system_out(task, dir)));
+        builder.set_system_out(&section(&system_out(task, dir), room));
     }
     builder.build()
 }
@@ -174,7 +184,11 @@ fn system_out(task: &TaskSummary, dir: &str) -> String {
     }
     let files = task.transcript.iter().chain(&task.output_files.items);
     for file in files.take(20) {
-        marker(&mut out, "ATTACHMENT", &account::in_dir(dir, file));
+        marker(
+            &mut out,
+            "ATTACHMENT",
+            &account::in_dir(dir, &relative(file)),
+        );
     }
     for earlier in &task.earlier {
         let message = text::one_line(&earlier.message, MESSAGE);
@@ -224,8 +238,10 @@ fn unmarked(text: &str) -> String {
 }
 
 /// The inside of a CDATA section.
-fn section(text: &str) -> String {
-    xml::cdata(&xml::content(text, BODY))
+fn section(text: &str, room: usize) -> String {
+    // Some readers print `system-out` into the log of the job, so it must not command there either.
+    let shown = workflow::inert(&text::visible(&text::plain(text)));
+    xml::cdata(&xml::content(&shown, room))
 }
 
 /// `tasks/fix.yaml` as `tasks.fix`: readers group by it.
