@@ -25,6 +25,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use decide::permit_for_test;
 pub use decide::{Permit, decide, queries};
 pub use mode::{Mode, UnknownMode};
 pub use rule::{Effect, Rule, RuleError, Source};
@@ -178,108 +180,3 @@ pub struct Denial {
     /// The smallest rule that would allow just this call, if one can.
     pub suggestion: Option<String>,
 }
-<<<<<<< HEAD
-
-/// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
-#[derive(Debug, Clone)]
-pub struct Permit {
-    tool: String,
-    input: Value,
-    facts: Facts,
-    policy: Arc<Policy>,
-    rule: Option<Rule>,
-    reason: String,
-}
-
-impl Permit {
-    /// The tool it was given for.
-    #[must_use]
-    pub fn tool(&self) -> &str {
-        &self.tool
-    }
-    /// The input that was decided on.
-    #[must_use]
-    pub fn input(&self) -> &Value {
-        &self.input
-    }
-    /// The facts that were decided on, for a path of the input.
-    #[must_use]
-    pub fn path(&self, query: &str) -> Option<&PathFacts> {
-        self.facts.get(query)
-    }
-    /// Whether a search may show a file, by the Read rules; `facts` are the file's.
-    #[must_use]
-    pub fn may_show(&self, _facts: &PathFacts) -> bool {
-        true
-    }
-    /// The workspace.
-    #[must_use]
-    pub fn workspace(&self) -> &Path {
-        &self.policy.roots.workspace
-    }
-    /// The allow rule that decided, if one did.
-    #[must_use]
-    pub fn rule(&self) -> Option<&Rule> {
-        self.rule.as_ref()
-    }
-    /// Why the call is allowed, in one sentence.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-/// The paths that [`decide`] needs facts for, as the resolver has to look them up.
-#[must_use]
-pub fn queries(_action: &Action, _policy: &Policy) -> Vec<String> {
-    Vec::new()
-}
-
-/// Decides on a call. Total, pure, and never panics.
-///
-/// # Errors
-/// The denial.
-pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Permit, Box<Denial>> {
-    let _ = (call, facts, policy);
-    Err(Box::new(Denial {
-        class: "mode",
-        reason: String::new(),
-        rule: None,
-        would_ask: false,
-        suggestion: None,
-    }))
-}
-
-/// A permit without a decision, for the tests of tools.
-#[cfg(test)]
-pub(crate) fn permit_for_test(
-    tool: &str,
-    input: Value,
-    facts: Facts,
-    policy: Arc<Policy>,
-) -> Permit {
-    Permit {
-        tool: tool.to_owned(),
-        input,
-        facts,
-        policy,
-        rule: None,
-        reason: "a test says so".to_owned(),
-    }
-}
-
-impl Mode {
-    /// The name in task files and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::Default => "default",
-            Self::AcceptEdits => "acceptEdits",
-            Self::Plan => "plan",
-            Self::BypassPermissions => "bypassPermissions",
-        }
-    }
-}
-=======
->>>>>>> policy

@@ -29,7 +29,11 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                     scripts.extend(line.words.get(at).map(|word| (at, word.text.clone())));
                 }
                 ("in-place", "") => in_place = true,
-                ("quiet" | "silent" | "regexp-extended" | "separate" | "null-data" | "unbuffered" | "posix" | "sandbox" | "debug", _) => {}
+                (
+                    "quiet" | "silent" | "regexp-extended" | "separate" | "null-data"
+                    | "unbuffered" | "posix" | "sandbox" | "debug",
+                    _,
+                ) => {}
                 _ if at < line.named => {}
                 (name, _) => found.refuse(format!("the option `--{name}` of `sed`")),
             }
@@ -46,7 +50,9 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                     'i' if rest.is_empty() => in_place = true,
                     'l' => {}
                     _ if at < line.named => {}
-                    other => found.refuse(format!("the option `-{other}` of `sed`, or a suffix behind `-i`")),
+                    other => found.refuse(format!(
+                        "the option `-{other}` of `sed`, or a suffix behind `-i`"
+                    )),
                 }
                 break;
             }
@@ -162,7 +168,9 @@ fn sed_substitution(chars: &[char]) -> Option<&[char]> {
         return None;
     }
     let rest = delimited(delimited(rest, delimiter)?, delimiter)?;
-    Some(skip(rest, |c| matches!(c, 'g' | 'p' | 'I') || c.is_ascii_digit()))
+    Some(skip(rest, |c| {
+        matches!(c, 'g' | 'p' | 'I') || c.is_ascii_digit()
+    }))
 }
 
 /// Reads a whole awk command line.
@@ -191,8 +199,16 @@ pub(super) fn awk(line: Line<'_>, found: &mut Inspection) {
     }
     // gawk reads options behind the program too.
     let behind = program.map_or(line.words.len(), |index| index + 1);
-    if let Some(word) = line.words.iter().skip(behind.max(line.named)).find(|word| word.text.starts_with('-') && word.text.len() > 1) {
-        found.refuse(format!("the option `{}` behind the program of `awk`", word.text));
+    if let Some(word) = line
+        .words
+        .iter()
+        .skip(behind.max(line.named))
+        .find(|word| word.text.starts_with('-') && word.text.len() > 1)
+    {
+        found.refuse(format!(
+            "the option `{}` behind the program of `awk`",
+            word.text
+        ));
     }
     let Some(index) = program.filter(|index| *index >= line.named) else {
         return;
@@ -206,7 +222,10 @@ pub(super) fn awk(line: Line<'_>, found: &mut Inspection) {
 }
 
 fn harmful_awk(program: &str) -> Option<&'static str> {
-    if ["system", "getline", "ENVIRON"].iter().any(|name| program.contains(name)) {
+    if ["system", "getline", "ENVIRON"]
+        .iter()
+        .any(|name| program.contains(name))
+    {
         return Some("`system`, `getline` or `ENVIRON`");
     }
     if program.contains('@') {
@@ -234,7 +253,17 @@ pub(super) fn jq(filter: &str, found: &mut Inspection) {
 /// Searches an expression of yq.
 pub(super) fn yq(expression: &str, found: &mut Inspection) {
     const REACHING: [&str; 11] = [
-        "env", "strenv", "envsubst", "load", "load_str", "load_xml", "load_props", "load_base64", "system", "import", "include",
+        "env",
+        "strenv",
+        "envsubst",
+        "load",
+        "load_str",
+        "load_xml",
+        "load_props",
+        "load_base64",
+        "system",
+        "import",
+        "include",
     ];
     if expression.contains("$ENV") || REACHING.iter().any(|name| has_token(expression, name)) {
         found.refuse("the environment, a file or a program in a `yq` expression");
@@ -258,8 +287,20 @@ mod tests {
     #[test]
     fn sed_scripts_that_only_print_delete_and_substitute_pass() {
         for script in [
-            "p", "1,20p", "$d", "/^$/d", "/a/,/b/p", "s/a/b/", "s|/a|/b|g2p", "1!G;h;$!d", "s/a/b/; s/c\\/d/e/I", "0~3d",
-            "/a/,+2d", "10q", "q 3", "",
+            "p",
+            "1,20p",
+            "$d",
+            "/^$/d",
+            "/a/,/b/p",
+            "s/a/b/",
+            "s|/a|/b|g2p",
+            "1!G;h;$!d",
+            "s/a/b/; s/c\\/d/e/I",
+            "0~3d",
+            "/a/,+2d",
+            "10q",
+            "q 3",
+            "",
         ] {
             assert!(is_harmless_sed(script), "{script}");
         }
@@ -268,8 +309,27 @@ mod tests {
     #[test]
     fn sed_scripts_that_reach_out_do_not() {
         for script in [
-            "w x", "1e id", "e", "r /x", "R x", "W x", "s/a/b/w x", "s/a/b/e", "s/a/b/ge", "p;w x", "/a/w x", "$!e id",
-            "{p;w x\n}", "a\\\nx", "s/a/b", "y/a/b/", "\\,a,w x", "s/a\\/b/w x/", "/a/Iw x", "1,w x", "p w",
+            "w x",
+            "1e id",
+            "e",
+            "r /x",
+            "R x",
+            "W x",
+            "s/a/b/w x",
+            "s/a/b/e",
+            "s/a/b/ge",
+            "p;w x",
+            "/a/w x",
+            "$!e id",
+            "{p;w x\n}",
+            "a\\\nx",
+            "s/a/b",
+            "y/a/b/",
+            "\\,a,w x",
+            "s/a\\/b/w x/",
+            "/a/Iw x",
+            "1,w x",
+            "p w",
         ] {
             assert!(!is_harmless_sed(script), "{script}");
         }
