@@ -84,6 +84,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn open_transcript(&self) -> io::Result<Emitter> {
+        make(&self.dir)?;
         let store = transcript::Writer::create(&self.dir.join(run_dir::TRANSCRIPT))?;
         let (redactor, watchers) = (
             Arc::clone(&self.batch.redactor),
@@ -350,9 +351,7 @@ impl<'a> Attempt<'a> {
             self.scratch.join("home"),
             self.scratch.join("tmp"),
         ] {
-            fs::create_dir_all(&dir).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
-            })?;
+            make(&dir)?;
         }
         let excluded = [
             self.batch.out.clone(),
@@ -410,6 +409,11 @@ fn limits(limits: &Limits) -> Value {
         "timeout": humantime::format_duration(limits.timeout).to_string(),
         "tool_timeout": humantime::format_duration(limits.tool_timeout).to_string(),
     })
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    let made = fs::create_dir_all(directory);
+    made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))
 }
 
 /// A path as a person would name it from where the run was started.

@@ -176,9 +176,7 @@ pub(super) fn jobs(
     for task in tasks {
         let model: Result<Arc<dyn Model>, (Exit, String)> = match &task.model {
             ModelRef::Scripted { name, path } => Script::load(path)
-                .map(|script| {
-                    Arc::new(Scripted::new(format!("scripted/{name}"), script)) as Arc<dyn Model>
-                })
+                .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
                 .map_err(|error| (Exit::Usage, error.to_string())),
             ModelRef::Anthropic { id } => anthropic(id, &mut client, args, settings)
                 .map(|model| Arc::new(model) as Arc<dyn Model>)
