@@ -159,22 +159,19 @@ fn causes(error: &reqwest::Error) -> String {
     quote(&parts.join(": "))
 }
 
-fn is_certificate_error(error: &reqwest::Error) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = error.source();
-    while let Some(cause) = next {
-        // An `io::Error` names its inner error's source as its own and so hides the inner error itself.
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let tls = cause.downcast_ref::<rustls::Error>().or(inner);
-        if matches!(
+fn is_certificate_error(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return matches!(
             tls,
-            Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
-        ) {
-            return true;
-        }
-        next = cause.source();
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented
+        );
     }
-    false
+    // An `io::Error` gives the source of the error in it as its own source, and so hides the error in it.
+    let inner = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref);
+    match inner {
+        Some(inner) => is_certificate_error(inner),
+        None => error.source().is_some_and(is_certificate_error),
+    }
 }

@@ -1,10 +1,11 @@
 //! A model whose replies stand in a file beside the task.
 //!
 //! It is a provider like any other and costs nothing: examples and tests run on it, offline and the same each time. `script`
-//! reads the file; this module plays it. Nothing is kept between calls: the step is the number of assistant messages in the
+//! reads the file, `entry` is one reply in it, `fault` what may go wrong with it; this module plays them. Nothing is kept between calls: the step is the number of assistant messages in the
 //! request, so a resumed or repeated conversation gets the reply that belongs to it. What the real API would refuse, a conversation
 //! that is not well formed, is refused here too: each scripted run is a test of the loop's protocol.
 
+mod entry;
 mod fault;
 mod script;
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 pub use self::script::{Script, ScriptError};
 
-use self::script::{Entry, Said, Stop};
+use self::entry::{Entry, Said, Stop};
 use super::failure::{Failure, quote};
 use super::retry::{Jitter, Schedule};
 use super::{Listener, Model, ModelError, Reply, Request, estimate};
