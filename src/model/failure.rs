@@ -14,6 +14,15 @@ use super::{ModelError, ModelErrorKind};
 /// Most characters of a server's words that are quoted.
 const QUOTE_LIMIT: usize = 300;
 
+/// Stands where a quote was cut.
+const CUT: char = '…';
+
+/// Stands where a key stood.
+const HIDDEN: &str = "***";
+
+/// Fewer bytes are no key.
+const SHORTEST_KEY: usize = 8;
+
 /// The error code of a 429 that waiting does not cure.
 const SPEND_LIMIT: &str = "enforced_spend_limit_reached";
 
@@ -160,12 +169,20 @@ impl Failure {
         Self::of_request(status, &said.message, &found, model)
     }
 
-    /// The failure without the key, should a server have sent it back.
+    /// The failure without the key, should a server have sent it back; a quote's end may have cut the key in two. What is
+    /// shorter than any real key is left alone, since it would be found inside plain words.
     #[must_use]
     pub fn without(mut self, key: &str) -> Self {
-        if !key.is_empty() {
-            self.error.message = self.error.message.replace(key, "***");
+        if key.len() < SHORTEST_KEY {
+            return self;
         }
+        let message = self.error.message.replace(key, HIDDEN);
+        let starts = (SHORTEST_KEY..key.len())
+            .rev()
+            .filter_map(|end| key.get(..end));
+        self.error.message = starts.fold(message, |message, start| {
+            message.replace(&format!("{start}{CUT}"), HIDDEN)
+        });
         self
     }
 }
@@ -244,7 +261,7 @@ pub fn quote(text: &str) -> String {
         }
         for c in word.chars() {
             if length >= QUOTE_LIMIT {
-                quoted.push('…');
+                quoted.push(CUT);
                 return quoted;
             }
             quoted.push(if c == '`' { '\'' } else { c });
@@ -429,10 +446,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_a_server_sends_back_is_not_repeated() {
-        let failure =
-            status(401, &error("authentication_error", "bad key sk-abc")).without("sk-abc");
-        assert!(!failure.error.message.contains("sk-abc"));
-        assert!(failure.error.message.contains("`ANTHROPIC_API_KEY`"));
+    fn a_key_that_a_server_sends_back_is_not_repeated_even_in_part() {
+        const KEY: &str = "sk-ant-0123456789";
+        let refused = |message: &str| {
+            let failure = status(401, &error("authentication_error", message)).without(KEY);
+            failure.error.message
+        };
+        let message = refused(&format!("bad key {KEY}"));
+        assert!(message.contains("`bad key ***`"), "{message}");
+        assert!(message.contains("`ANTHROPIC_API_KEY`"));
+        let message = refused(&format!("{}{KEY}", "x".repeat(QUOTE_LIMIT - 12)));
+        assert!(message.contains("xx***`"), "{message}");
+        assert!(!message.contains("sk-ant-0"), "{message}");
+    }
+
+    #[test]
+    fn a_key_that_is_none_does_not_spoil_the_words() {
+        let failure = Failure::fatal("the key").without("k").without("");
+        assert_eq!(failure.error.message, "the key");
     }
 }

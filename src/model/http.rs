@@ -123,7 +123,7 @@ pub(super) fn transport(error: &reqwest::Error) -> Failure {
     let causes = causes(error);
     if is_certificate_error(error) {
         return Failure::fatal(format!(
-            "the server's certificate is not trusted: {causes}; if it is your own authority, add its certificate to the system's"
+            "the server's certificate is not trusted: {causes}; if its authority is your own, add that to the system's certificates or name a bundle in `SSL_CERT_FILE`"
         ));
     }
     if error.is_builder() {

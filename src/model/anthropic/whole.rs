@@ -109,6 +109,7 @@ pub(super) fn fields(value: Value) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -157,5 +158,13 @@ mod tests {
         );
         let overloaded = br#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#;
         assert_eq!(reply(overloaded, "m").unwrap_err().retry, Retry::Backoff);
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_is_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), inner in "[\\[\\]{}\":,a0n ]{0,20}") {
+            let _ = reply(&bytes, "m");
+            let _ = reply(format!("{{\"content\":[{inner}],\"usage\":{inner}}}").as_bytes(), "m");
+        }
     }
 }

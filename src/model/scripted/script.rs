@@ -1,7 +1,26 @@
 //! The file format of a script.
 //!
-//! YAML is a list of replies, or a map with `replies` and options; a name that ends in `.jsonl` means one reply a line. An
-//! unknown key, a contradiction or a wrong type is an error with line and column: a script is a test, and a test that is
+//! YAML is a list of replies, or a map with `replies` and options; a name that ends in `.jsonl` means one reply a line:
+//!
+//! ```yaml
+//! price: { input: 3, output: 15 }     # dollars per million tokens; default: free
+//! context_window: 200000              # tokens
+//! retry_delay: 0s                     # replaces every wait of a retry
+//! replies:
+//!   - text: I read the file first.
+//!     tool_calls: [{ name: Read, input: { file_path: src/lib.rs } }]
+//!   - expect: pub fn                  # the results must hold this, or the call fails
+//!     fault: { status: 429, retry_after: 2, times: 2 }
+//!     chunks: [All, " done."]         # the text, as it streams
+//!     usage: { input_tokens: 1200 }   # what is not said is estimated
+//!   - tool_calls: [{ name: Bash, input: { command: "true {{ step }}" } }]
+//!     repeat: forever                 # or a number; `{{ step }}` is filled in
+//! ```
+//!
+//! Further keys of a reply: `thinking`, `blocks` (raw, the whole content), `stop_reason` (any text or null), `stop_sequence`,
+//! `stop_details`, `delay`, and `id` in a call. A fault alone strikes for ever, with a reply beside it once.
+//!
+//! An unknown key, a contradiction or a wrong type is an error with line and column: a script is a test, and a test that is
 //! read differently than it was written proves nothing.
 
 use std::fmt;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -441,4 +442,32 @@ fn a_bomb_of_aliases_does_not_go_off() {
         .unwrap();
     }
     assert!(Script::parse("s.yaml", &text).is_err());
+}
+
+#[test]
+fn the_example_of_the_documentation_is_a_script() {
+    let source = include_str!("script.rs");
+    let example = source.split("//! ```").nth(1).unwrap();
+    let lines = example.lines().skip(1);
+    let yaml: Vec<&str> = lines.map(|line| line.trim_start_matches("//!")).collect();
+    let yaml = yaml.join("\n");
+    assert_eq!(
+        Script::parse("doc.yaml", &yaml).unwrap().steps(),
+        usize::MAX
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_a_panic(
+        lines in proptest::collection::vec(
+            ("(- |  |)(text|blocks|fault|repeat|tool_calls|expect|usage|delay|chunks|replies)", "(: |:)(a|1|-1|null|\\[\\]|\\{\\}|\\[\\{|forever|cut|.{0,5})"),
+            0..6,
+        ),
+    ) {
+        let lines: Vec<String> = lines.iter().map(|(key, value)| format!("{key}{value}")).collect();
+        let text = lines.join("\n");
+        let _ = Script::parse("s.yaml", &text);
+        let _ = Script::parse("s.jsonl", &text);
+    }
 }
