@@ -1,28 +1,30 @@
 //! The world of a test: a directory with a workspace, task files and scripts, and the built program to run in it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::rc::Rc;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A directory to run in. `repo/` is the workspace of its tasks.
 pub(crate) struct Sandbox {
-    dir: TempDir,
+    dir: Rc<TempDir>,
     env: Vec<(String, String)>,
     args: Vec<String>,
 }
 
 /// What a run of the program left.
 pub(crate) struct Run {
-    root: PathBuf,
+    /// Kept as long as somebody looks into it.
+    dir: Rc<TempDir>,
     pub(crate) output: Output,
 }
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Rc::new(tempfile::tempdir().unwrap());
         fs::create_dir(dir.path().join("repo")).unwrap();
         fs::create_dir(dir.path().join("tasks")).unwrap();
         Self {
@@ -130,7 +132,7 @@ impl Sandbox {
     /// Runs the program to its end.
     pub(crate) fn call(&self, args: &[&str]) -> Run {
         Run {
-            root: self.dir.path().to_path_buf(),
+            dir: Rc::clone(&self.dir),
             output: self.command(args).output().unwrap(),
         }
     }
@@ -160,7 +162,7 @@ impl Run {
 
     /// A file, relative to the sandbox.
     pub(crate) fn read(&self, path: &str) -> String {
-        let path = self.root.join(path);
+        let path = self.dir.path().join(path);
         fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.stderr()))
     }
