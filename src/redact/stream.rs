@@ -98,6 +98,18 @@ mod tests {
         assert_eq!(first.len() + stream.finish().len(), 1000);
     }
 
+    #[test]
+    fn no_form_gets_out_byte_by_byte_not_even_the_longest() {
+        let secret = "correct horse battery";
+        let redactor = Redactor::new(&[Secret::new(secret.into())]);
+        for form in crate::redact::forms::of(secret) {
+            let mut stream = redactor.stream();
+            let mut out: Vec<u8> = form.iter().flat_map(|byte| stream.push(&[*byte])).collect();
+            out.extend(stream.finish());
+            assert_eq!(out, b"***", "{}", String::from_utf8_lossy(&form));
+        }
+    }
+
     proptest! {
         #[test]
         fn a_secret_split_over_pieces_never_gets_out(
