@@ -5,7 +5,7 @@
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
-//! **every** string passes [`xml`] first; and it leaves out what some readers trust, so [`totals`] goes
+//! **every** string passes [`xml`] first; and it leaves out what some readers trust, so `totals` goes
 //! over its output once. It has no properties: they are the leading lines of `system-out`, in the form
 //! that nextest, GitLab and Jenkins know (`[[PROPERTY|k=v]]`, `[[ATTACHMENT|path]]`). A text that imitates such a line
 //! is broken.
