@@ -1,7 +1,8 @@
 //! Secrets, and their removal from everything that is stored or shown.
 //!
 //! [`Redactor`] knows the exact values of the secrets that the run was given and replaces each by
-//! `***`, in the forms in which a value usually travels ([`forms`]). It is a **second line**: a program that
+//! `***`, in the forms in which a value usually travels (encoded, escaped,
+//! reversed). It is a **second line**: a program that
 //! wants to hide a value from it can. The first line is that children do not get the secret.
 //!
 //! A value shorter than [`SHORTEST`] bytes is not looked for: `true` or `8080` as a secret would

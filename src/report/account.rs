@@ -1,6 +1,6 @@
 //! The account: what a run came to, as lines of plain text.
 //!
-//! [`write`] is the last thing in the log of a CI job: a table in the order of the plan, then each task that did
+//! [`write()`] is the last thing in the log of a CI job: a table in the order of the plan, then each task that did
 //! not pass with what a person needs to act on it, then the sums. [`details`] is also the body of a JUnit failure.
 
 use std::io::{self, Write};

@@ -119,8 +119,9 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     }
     for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
         summary.damages.push(format!(
-            "task `{}`: its transcript lacks events at {} place(s)",
-            task.name, task.gaps
+            "task `{}`: its transcript lacks events at {}",
+            task.name,
+            crate::text::plural(task.gaps, "place")
         ));
     }
     summary

@@ -668,6 +668,45 @@ fn the_fold_knows_what_happened() {
 }
 
 #[test]
+fn a_turn_that_a_hook_opens_again_is_not_done() {
+    let stop_hook = Kind::PromptAppended {
+        turn: 1,
+        origin: "stop_hook".into(),
+        text: "not yet".into(),
+    };
+    let (plan, _) = readable();
+    let script = Script::new("good", 1)
+        .then(started("tasks/a.yaml", "default"))
+        .then(prompt("go"))
+        .then(replied(1, "Done.", &[]));
+    assert_eq!(fold(plan.clone(), &script.events).tasks[0].turns_done, 1);
+    let script = script.then(stop_hook);
+    assert_eq!(fold(plan, &script.events).tasks[0].turns_done, 0);
+}
+
+#[test]
+fn a_line_that_is_missing_shows_as_damage() {
+    let (plan, events) = readable();
+    let directory = tempfile::tempdir().unwrap();
+    record(directory.path(), &plan, &events);
+    let path = directory.path().join(run_dir::transcript("good", 1));
+    let text = fs::read_to_string(&path).unwrap();
+    let kept: Vec<&str> = text
+        .lines()
+        .enumerate()
+        .filter(|(n, _)| *n != 4)
+        .map(|(_, line)| line)
+        .collect();
+    fs::write(&path, kept.join("\n")).unwrap();
+    let loaded = run_dir::load(directory.path()).unwrap();
+    assert_eq!(loaded.summary.task("good").unwrap().gaps, 1);
+    assert_eq!(
+        loaded.summary.damages,
+        ["task `good`: its transcript lacks events at 1 place"]
+    );
+}
+
+#[test]
 fn nothing_proves_nothing_and_a_damaged_record_does_not_pass() {
     let none = Summary::new(RunPlan::new("0", START, 1, vec![]), "out");
     assert_eq!(none.exit(), Exit::Usage);
@@ -826,8 +865,8 @@ fn a_step_summary_is_never_refused_for_its_size() {
 fn the_fold_does_not_grow_with_content() {
     let (plan, _) = readable();
     let mut summary = Summary::new(plan, "out");
-    let big = "x".repeat(100_000);
-    for n in 0..2000 {
+    let big = "x".repeat(20_000);
+    for n in 0..600 {
         let odd = call(
             &format!("t{n}"),
             &format!("{big}{n}"),
@@ -851,7 +890,7 @@ fn the_fold_does_not_grow_with_content() {
     }
     let size = format!("{summary:?}").len();
     assert!(size < 2_000_000, "{size}");
-    assert_eq!(summary.task("good").unwrap().denials.total, 2000);
+    assert_eq!(summary.task("good").unwrap().denials.total, 600);
 }
 
 #[test]
@@ -957,27 +996,6 @@ fn a_link_in_a_run_directory_is_not_followed() {
         Outcome::NotRun
     );
     assert_eq!(loaded.damages.len(), 1);
-}
-
-#[test]
-fn a_junit_report_of_many_tasks_stays_under_the_limits_of_its_readers() {
-    let tasks: Vec<PlannedTask> = (0..2000)
-        .map(|n| planned(&format!("task-{n}"), "tasks/a.yaml", 1))
-        .collect();
-    let mut summary = Summary::new(RunPlan::new("0", START, 1, tasks), "out");
-    for n in 0..2000 {
-        let mut script =
-            Script::new(&format!("task-{n}"), 1).then(started("tasks/a.yaml", "default"));
-        for _ in 0..5 {
-            script = script.then(check(CheckResult::Failed, &"]]>x\n".repeat(2000)));
-        }
-        for event in &script.events {
-            summary.fold(event);
-        }
-    }
-    let xml = junit::render(&summary).unwrap();
-    assert!(xml.len() < 30_000_000, "{}", xml.len());
-    assert_eq!(read_junit(&xml).totals, [2000, 0, 2000, 0]);
 }
 
 #[test]

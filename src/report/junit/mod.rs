@@ -5,7 +5,7 @@
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
-//! **every** string passes [`xml`] first; and it leaves out what some readers trust, so [`totals`] goes
+//! **every** string passes [`xml`] first; and it leaves out what some readers trust, so `totals` goes
 //! over its output once. It has no properties: they are the leading lines of `system-out`, in the form
 //! that nextest, GitLab and Jenkins know (`[[PROPERTY|k=v]]`, `[[ATTACHMENT|path]]`). A text that imitates such a line
 //! is broken.
@@ -73,7 +73,7 @@ fn suites(summary: &Summary) -> Vec<Suite> {
         order.push("");
     }
     let mut taken = HashSet::new();
-    let room = (BODIES / (2 * summary.tasks.len().max(1))).clamp(LEAST, BODY);
+    let room = room(summary.tasks.len());
     order
         .into_iter()
         .map(|file| {
@@ -97,6 +97,11 @@ fn suites(summary: &Summary) -> Vec<Suite> {
             }
         })
         .collect()
+}
+
+/// The longest body and the longest `system-out` of a case, when there are that many, in bytes.
+fn room(cases: usize) -> usize {
+    (BODIES / (2 * cases.max(1))).clamp(LEAST, BODY)
 }
 
 fn case(
@@ -237,11 +242,19 @@ fn unmarked(text: &str) -> String {
     out
 }
 
-/// The inside of a CDATA section.
+/// The inside of a CDATA section, at most `room` bytes as it is written.
 fn section(text: &str, room: usize) -> String {
     // Some readers print `system-out` into the log of the job, so it must not command there either.
     let shown = workflow::inert(&text::visible(&text::plain(text)));
-    xml::cdata(&xml::content(&shown, room))
+    // A split end mark takes five times its room, so a text that is made of them is clipped again.
+    let mut share = room;
+    loop {
+        let inside = xml::cdata(&xml::content(&shown, share));
+        if inside.len() <= room {
+            return inside;
+        }
+        share /= 2;
+    }
 }
 
 /// `tasks/fix.yaml` as `tasks.fix`: readers group by it.
@@ -318,6 +331,23 @@ mod tests {
         let mut out = String::new();
         marker(&mut out, "PROPERTY", "model=a]]\n[[ATTACHMENT|x");
         assert_eq!(out, "[[PROPERTY|model=a] ]\\n[ [ATTACHMENT|x]]\n");
+    }
+
+    #[test]
+    fn a_report_of_many_tasks_stays_under_the_limits_of_its_readers() {
+        assert_eq!([0, 1, 256].map(room), [BODY; 3]);
+        for cases in [300, 1000, 10_000] {
+            assert!(2 * cases * room(cases) <= BODIES, "{cases}");
+        }
+        assert_eq!(room(1_000_000), LEAST);
+        for text in ["]]>", "x\n", "::a\n", "\u{202e}"] {
+            let inside = section(&text.repeat(10_000), 5000);
+            assert!(
+                (500..=5000).contains(&inside.len()),
+                "{text:?}: {}",
+                inside.len()
+            );
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod record;
 mod repeats;
 mod task;
+mod fold;
 
 use std::collections::HashMap;
 
