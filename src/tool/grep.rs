@@ -315,7 +315,7 @@ impl Hits {
 
     /// Adds a line of a file; `mark` tells a match (`:`) from context (`-`).
     fn add_line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
-        let line = String::from_utf8_lossy(bytes.trim_ascii_end_newline());
+        let line = String::from_utf8_lossy(without_line_end(bytes));
         let shown = clipped(&line);
         let text = match number.filter(|_| self.numbers) {
             Some(number) => format!("{}{mark}{number}{mark}{shown}", self.path),
@@ -405,16 +405,9 @@ impl Sink for &mut Hits {
     }
 }
 
-/// A line end less.
-trait TrimNewline {
-    fn trim_ascii_end_newline(&self) -> &[u8];
-}
-
-impl TrimNewline for [u8] {
-    fn trim_ascii_end_newline(&self) -> &[u8] {
-        let line = self.strip_suffix(b"\n").unwrap_or(self);
-        line.strip_suffix(b"\r").unwrap_or(line)
-    }
+fn without_line_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 fn clipped(line: &str) -> String {
