@@ -173,11 +173,11 @@ mod tests {
         #[test]
         fn the_window_shows_the_lines_that_are_there(
             text in "([aä🦀]{0,5}(\r\n|\n|\r)?){0,12}",
-            first in 1_u64..8,
-            limit in 1_u64..8,
+            first in 1_usize..8,
+            limit in 1_usize..8,
             chunk in 1_usize..9,
         ) {
-            let mut window = Window::new(first, limit, 10_000);
+            let mut window = Window::new(first as u64, limit as u64, 10_000);
             let hash = scan(Slow(text.as_bytes(), chunk), &mut window).unwrap();
             let lines: Vec<&str> = text
                 .split_terminator('\n')
@@ -186,8 +186,8 @@ mod tests {
             let expected: String = lines
                 .iter()
                 .zip(1_u64..)
-                .skip(usize::try_from(first - 1).unwrap())
-                .take(usize::try_from(limit).unwrap())
+                .skip(first - 1)
+                .take(limit)
                 .map(|(line, number)| format!("{number:>6}\t{line}\n"))
                 .collect();
             prop_assert_eq!(window.text, expected);
