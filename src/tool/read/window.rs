@@ -183,14 +183,14 @@ mod tests {
                 .split_terminator('\n')
                 .map(|line| line.strip_suffix('\r').unwrap_or(line))
                 .collect();
-            let expected: String = lines
+            let expected: Vec<String> = lines
                 .iter()
                 .zip(1_u64..)
                 .skip(first - 1)
                 .take(limit)
                 .map(|(line, number)| format!("{number:>6}\t{line}\n"))
                 .collect();
-            prop_assert_eq!(window.text, expected);
+            prop_assert_eq!(window.text, expected.concat());
             prop_assert_eq!(window.line, lines.len() as u64);
             prop_assert_eq!(window.crlf, text.matches("\r\n").count() as u64);
             prop_assert_eq!(hash.unwrap(), crate::tool::seen::hash(text.as_bytes()));
