@@ -89,6 +89,9 @@ impl Capture {
                 Spill::Failed(reason) => {
                     Some(format!("\n[the whole output was not kept: {reason}]"))
                 }
+                Spill::Open { written, .. } if *written < self.bytes => Some(format!(
+                    "\n[only the first {written} bytes of the output are in the file]"
+                )),
                 Spill::Off | Spill::Waiting(_) | Spill::Open { .. } => None,
             };
             (text, note)

@@ -10,7 +10,8 @@ const SECRET_WORDS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD",
 /// Where programs are found when the parent does not say.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Git configuration that a repository under test cannot loosen: no helper programs that it names are run.
+/// Git configuration that a repository under test cannot loosen: no helper programs that it names are run. There is no
+/// pin for `diff.external`: git takes an empty value for the name of a program.
 const GIT_PINS: [(&str, &str); 6] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),

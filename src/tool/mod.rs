@@ -155,6 +155,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_model_is_told_of_them_stays() {
+        let mut registry = Registry::default();
+        for tool in BUILTIN.into_iter().filter_map(builtin) {
+            registry.register(tool).unwrap();
+        }
+        insta::assert_json_snapshot!(registry.definitions());
+    }
+
+    #[test]
     fn only_reading_tools_may_run_side_by_side() {
         let input = json!({});
         let flags = |name| {

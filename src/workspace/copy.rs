@@ -31,10 +31,10 @@ pub(super) fn copy_tree(
         let Ok(relative) = entry.path.strip_prefix(source) else {
             return Ok(false);
         };
-        let inside_git = relative.starts_with(".git");
+        let inside_git = relative.components().any(|part| part.as_os_str() == ".git");
         let left_out = excluded.contains(&entry.path)
             || (entry.is_git() && entry.kind != Kind::Directory)
-            || (!inside_git && !entry.is_git() && ignored.is_ignored(entry));
+            || (!inside_git && ignored.is_ignored(entry));
         if left_out {
             return Ok(false);
         }

@@ -243,17 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn an_ignore_file_of_the_agent_hides_nothing() {
+    fn no_ignore_file_and_no_repository_of_the_agent_hides_anything() {
         let project = project();
         let root = project.path();
         let workspace = Workspace::prepare(root, Isolation::None, &root.join("scratch")).unwrap();
         write(&root.join(".gitignore"), "*\n");
         write(&root.join("src/.gitignore"), "*\n");
         write(&root.join("src/evil.rs"), "e");
+        write(&root.join("src/.git/evil.rs"), "e");
         assert_eq!(
             changes(&workspace),
             [
                 (".gitignore".to_owned(), ChangeKind::Modified),
+                ("src/.git".to_owned(), ChangeKind::Added),
                 ("src/.gitignore".to_owned(), ChangeKind::Added),
                 ("src/evil.rs".to_owned(), ChangeKind::Added),
             ]

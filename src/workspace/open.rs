@@ -308,10 +308,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_names_the_path() {
-        let full = Path::new("/dev/full/file");
-        let error = replace_file(full, b"x").unwrap_err().to_string();
-        assert!(error.contains("`/dev/full/file`"), "{error}");
+    fn an_error_of_the_system_names_the_path() {
+        let path = Path::new("/dev/null/file");
+        let error = replace_file(path, b"x").unwrap_err().to_string();
+        assert!(error.contains("`/dev/null/file`"), "{error}");
     }
 
     /// The race of the specification: a directory that turns into a link and back while we write.

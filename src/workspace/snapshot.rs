@@ -24,6 +24,8 @@ enum State {
         target: PathBuf,
     },
     Special,
+    /// Another repository begins here.
+    Repository,
     /// We may not read it; a change of this is a change too.
     Closed,
 }
@@ -37,11 +39,18 @@ impl Snapshot {
     pub(super) fn take(root: &Path, ignored: &Ignored, excluded: &[PathBuf]) -> io::Result<Self> {
         let mut states = BTreeMap::new();
         walk(root, |entry| {
-            if entry.is_git() || excluded.contains(&entry.path) || ignored.is_ignored(entry) {
+            let path = entry.path.strip_prefix(root).unwrap_or(&entry.path);
+            if entry.is_git() {
+                // Inside the tree it is told that it is there: a repository of its own would hide anything.
+                if path.components().count() > 1 {
+                    states.insert(path.to_path_buf(), State::Repository);
+                }
+                return Ok(false);
+            }
+            if excluded.contains(&entry.path) || ignored.is_ignored(entry) {
                 return Ok(false);
             }
             if let Some(state) = state(entry)? {
-                let path = entry.path.strip_prefix(root).unwrap_or(&entry.path);
                 states.insert(path.to_path_buf(), state);
             }
             Ok(true)

@@ -11,3 +11,4 @@ mod report;
 mod run;
 mod sandbox;
 mod task_file;
+mod tools;

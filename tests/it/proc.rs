@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_batch::proc::{CALL_MARKER, Ending, Finished, Launcher, Spec, Stderr};
+use agent_batch::proc::{CALL_MARKER, Ending, Finished, Launcher, Spec, Stderr, child_environment};
 use agent_batch::redact::Redactor;
 use tokio_util::sync::CancellationToken;
 
@@ -400,4 +400,32 @@ async fn processes_that_fork_faster_than_one_can_look_are_caught() {
                 .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&script))
         });
     assert_eq!(marked.count(), 0);
+}
+
+#[tokio::test]
+async fn git_runs_no_program_that_a_repository_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let parent = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+    let mut hostile = spec(
+        "git init -q repo && cd repo \
+         && printf '#!/bin/sh\\necho ran >> ../canary\\n' > evil && chmod +x evil \
+         && mkdir hooks && cp evil hooks/pre-commit && cp evil hooks/post-checkout \
+         && git config core.fsmonitor ./evil && git config core.hooksPath hooks \
+         && git config core.pager ./evil && git config core.editor ./evil \
+         && git add . && git -c user.name=n -c user.email=e commit -q -m one \
+         && git status --short && git log --oneline | wc -l && git checkout -q -b two",
+    );
+    hostile.cwd = directory.path().to_path_buf();
+    hostile.env = child_environment(parent.into_iter(), &home, directory.path());
+    let finished = run(hostile).await;
+    assert_eq!(
+        finished.ending,
+        Ending::Exited(0),
+        "{}",
+        finished.stdout.text
+    );
+    assert_eq!(finished.stdout.text.trim(), "1");
+    assert!(!directory.path().join("canary").exists());
 }

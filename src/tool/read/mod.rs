@@ -2,16 +2,17 @@
 //!
 //! The file streams through: its hash and number of lines are of the whole, but only the window is held in memory.
 
+mod window;
+
 use std::fmt::Write as _;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
-use super::seen::Hash;
+use self::window::{LINE_LIMIT, Window, scan};
 use super::{Tool, ToolContext, ToolOutput, input, target};
 use crate::policy::{Action, Permit};
 use crate::workspace::open_file;
@@ -20,10 +21,6 @@ use crate::workspace::open_file;
 const FILE_LIMIT: u64 = 256 * 1024 * 1024;
 /// Lines shown when the input does not say.
 const DEFAULT_LINES: u64 = 2000;
-/// Most bytes of one line.
-const LINE_LIMIT: usize = 2000;
-/// Bytes in which a NUL makes a file binary.
-const PROBE: usize = 8 * 1024;
 /// Bytes of a result that are kept for notices.
 const NOTICE: usize = 300;
 
@@ -94,15 +91,14 @@ fn read(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, String> {
     }
 
     let first = input.offset.unwrap_or(1).max(1);
-    let mut window = Window {
+    let mut window = Window::new(
         first,
-        end: first.saturating_add(input.limit.unwrap_or(DEFAULT_LINES)),
-        room: context
+        input.limit.unwrap_or(DEFAULT_LINES),
+        context
             .output_limit
             .saturating_sub(NOTICE)
             .max(LINE_LIMIT + 100),
-        ..Window::default()
-    };
+    );
     let whole =
         scan(file.take(FILE_LIMIT), &mut window).map_err(|error| format!("`{path}`: {error}"))?;
     let Some(hash) = whole else {
@@ -155,138 +151,6 @@ fn read(permit: &Permit, context: &ToolContext) -> Result<ToolOutput, String> {
 
 fn lines(count: u64) -> &'static str {
     if count == 1 { "line" } else { "lines" }
-}
-
-/// Reads to the end; `None` for a binary file.
-fn scan(mut file: impl io::Read, window: &mut Window) -> io::Result<Option<Hash>> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut position = 0;
-    loop {
-        let count = match file.read(&mut buffer) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let chunk = buffer.get(..count).unwrap_or_default();
-        if chunk.is_empty() {
-            window.end_of_file();
-            return Ok(Some(hasher.finalize().into()));
-        }
-        let probe = PROBE.saturating_sub(position).min(count);
-        if chunk.iter().take(probe).any(|byte| *byte == 0) {
-            return Ok(None);
-        }
-        position = position.saturating_add(count);
-        hasher.update(chunk);
-        window.push(chunk);
-    }
-}
-
-/// The lines that are shown, and counts of all.
-#[derive(Debug, Default)]
-struct Window {
-    /// Number of the first line.
-    first: u64,
-    /// Number of the first line after the window.
-    end: u64,
-    /// Bytes of text that may still be added.
-    room: usize,
-    /// Lines that are complete.
-    line: u64,
-    /// Lines shown.
-    shown: u64,
-    /// No more room.
-    full: bool,
-    /// Lines that end with CRLF.
-    crlf: u64,
-    /// Bytes were not UTF-8.
-    lossy: bool,
-    /// The start of the current line.
-    current: Vec<u8>,
-    /// Its length.
-    length: usize,
-    /// Its last byte.
-    last: u8,
-    /// With numbers.
-    text: String,
-    /// Without.
-    content: String,
-}
-
-impl Window {
-    fn push(&mut self, mut chunk: &[u8]) {
-        while let Some(end) = chunk.iter().position(|byte| *byte == b'\n') {
-            let (line, rest) = chunk.split_at(end);
-            self.extend(line);
-            self.crlf += u64::from(self.last == b'\r');
-            self.end_of_line();
-            chunk = rest.get(1..).unwrap_or_default();
-        }
-        self.extend(chunk);
-    }
-
-    fn extend(&mut self, part: &[u8]) {
-        self.length += part.len();
-        self.last = part.last().copied().unwrap_or(self.last);
-        let wanted = (self.first..self.end).contains(&(self.line + 1)) && !self.full;
-        if wanted {
-            // One byte more than is shown, so that a character at the cut is seen to be incomplete.
-            let room = (LINE_LIMIT + 4).saturating_sub(self.current.len());
-            self.current
-                .extend_from_slice(part.get(..room.min(part.len())).unwrap_or(part));
-        }
-    }
-
-    fn end_of_file(&mut self) {
-        if self.length > 0 {
-            self.end_of_line();
-        }
-    }
-
-    fn end_of_line(&mut self) {
-        self.line += 1;
-        let wanted = (self.first..self.end).contains(&self.line) && !self.full;
-        if wanted {
-            self.show();
-        }
-        self.current.clear();
-        self.length = 0;
-        self.last = 0;
-    }
-
-    fn show(&mut self) {
-        let whole = self.length == self.current.len();
-        if whole && self.current.last() == Some(&b'\r') {
-            self.current.pop();
-        }
-        let line = String::from_utf8_lossy(&self.current);
-        let mut end = line.len();
-        let cut = self.length > LINE_LIMIT && end > LINE_LIMIT;
-        if cut {
-            end = LINE_LIMIT;
-            while !line.is_char_boundary(end) {
-                end -= 1;
-            }
-        }
-        let shown = line.get(..end).unwrap_or_default();
-        let note = if cut {
-            format!("[... {} bytes more]", self.length - end)
-        } else {
-            String::new()
-        };
-        let numbered = format!("{:>6}\t{shown}{note}\n", self.line);
-        if numbered.len() > self.room && self.shown > 0 {
-            self.full = true;
-            return;
-        }
-        self.lossy |= shown.contains('\u{fffd}');
-        self.room = self.room.saturating_sub(numbered.len());
-        self.shown += 1;
-        self.text.push_str(&numbered);
-        self.content.push_str(shown);
-        self.content.push('\n');
-    }
 }
 
 #[cfg(test)]

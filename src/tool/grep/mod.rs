@@ -1,31 +1,30 @@
 //! `Grep`: lines by a regular expression, with ripgrep's engine and its respect for ignore files.
 
-use std::fmt::Write as _;
-use std::io;
+mod hits;
+
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{
-    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
-};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::WalkBuilder;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use self::hits::Hits;
 use super::glob::{may_show, search_root, shown};
 use super::{Tool, ToolContext, ToolOutput, input, target};
 use crate::policy::{Action, Permit};
 use crate::workspace::open_file;
 
-/// Most bytes of one line in a result.
-const LINE_LIMIT: usize = 500;
 /// Most bytes of a file that are held at once: a longer line, or a larger file in a multi-line search, is skipped.
 const HEAP_LIMIT: usize = 64 * 1024 * 1024;
+/// Bytes of a result that are kept for notices.
+const NOTICE: usize = 300;
 /// Most lines of context on one side.
 const CONTEXT_LIMIT: usize = 1000;
 /// Most bytes of a compiled expression.
@@ -45,8 +44,7 @@ struct Input {
     glob: Option<String>,
     /// Only files of this type, such as `rust`, `py`, `js`.
     r#type: Option<String>,
-    /// `files_with_matches` (the default) gives paths, `content` the lines, `count` the number of matching lines of
-    /// each file.
+    /// `files_with_matches` (the default) gives paths, `content` lines, `count` the number of matching lines.
     output_mode: Option<Mode>,
     /// Ignore case.
     #[serde(rename = "-i")]
@@ -134,19 +132,18 @@ fn grep(
     let root = search_root(permit, input.path.as_deref())?;
     let matcher = matcher(&input)?;
     let mut searcher = searcher(&input, mode);
-    let mut hits = Hits {
+    let mut hits = Hits::new(
         mode,
-        numbers: input.numbers.unwrap_or(true),
-        room: context.output_limit.saturating_sub(300),
-        entries_left: input.head_limit.unwrap_or(u64::MAX),
-        ..Hits::default()
-    };
+        input.numbers.unwrap_or(true),
+        context.output_limit.saturating_sub(NOTICE),
+        input.head_limit.unwrap_or(u64::MAX),
+    );
 
     for path in files(&root, &input)? {
         if stop.is_cancelled() {
             return Err("the search was stopped".to_owned());
         }
-        if hits.cut.is_some() {
+        if hits.is_full() {
             break;
         }
         if !may_show(permit, &path) {
@@ -158,7 +155,7 @@ fn grep(
         };
         hits.begin_file(shown(permit, &path));
         if searcher.search_file(&matcher, &file, &mut hits).is_err() {
-            hits.skipped += 1;
+            hits.skip_file();
         }
         hits.end_file();
     }
@@ -237,204 +234,10 @@ fn files(root: &Path, input: &Input) -> Result<impl Iterator<Item = PathBuf>, St
         .map(ignore::DirEntry::into_path))
 }
 
-/// What was found so far, bounded by entries and bytes.
-#[derive(Debug, Default)]
-struct Hits {
-    mode: Mode,
-    numbers: bool,
-    room: usize,
-    entries_left: u64,
-    /// Why no more is taken.
-    cut: Option<Cut>,
-    text: String,
-    filenames: Vec<String>,
-    lines: u64,
-    matches: u64,
-    /// Files that could not be searched.
-    skipped: u64,
-    path: String,
-    in_file: u64,
-    /// The file turned out to be binary.
-    binary: bool,
-    /// Where the file's lines begin in `text`.
-    mark: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
-    Entries,
-    Bytes,
-}
-
-impl Hits {
-    fn begin_file(&mut self, path: String) {
-        self.path = path;
-        self.in_file = 0;
-        self.binary = false;
-        self.mark = self.text.len();
-    }
-
-    fn end_file(&mut self) {
-        if self.binary {
-            // Matches before the NUL are no lines of text.
-            self.text.truncate(self.mark);
-            return;
-        }
-        if self.in_file == 0 {
-            return;
-        }
-        let path = std::mem::take(&mut self.path);
-        let entry = match self.mode {
-            Mode::Content => None,
-            Mode::FilesWithMatches => Some(path.clone()),
-            Mode::Count => Some(format!("{path}:{}", self.in_file)),
-        };
-        let taken = entry.is_none_or(|entry| self.add(&entry));
-        if taken {
-            self.matches += self.in_file;
-            self.filenames.push(path);
-        }
-    }
-
-    /// Adds a line of the result, if there is room.
-    fn add(&mut self, line: &str) -> bool {
-        if self.entries_left == 0 {
-            self.cut = Some(Cut::Entries);
-        } else if line.len() + 1 > self.room {
-            self.cut = Some(Cut::Bytes);
-        } else {
-            self.entries_left -= 1;
-            self.room -= line.len() + 1;
-            self.lines += 1;
-            self.text.push_str(line);
-            self.text.push('\n');
-            return true;
-        }
-        false
-    }
-
-    /// Adds a line of a file; `mark` tells a match (`:`) from context (`-`).
-    fn add_line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
-        let line = String::from_utf8_lossy(bytes.trim_ascii_end_newline());
-        let shown = clipped(&line);
-        let text = match number.filter(|_| self.numbers) {
-            Some(number) => format!("{}{mark}{number}{mark}{shown}", self.path),
-            None => format!("{}{mark}{shown}", self.path),
-        };
-        self.add(&text)
-    }
-
-    fn finish(self) -> ToolOutput {
-        let mut text = self.text;
-        if text.is_empty() {
-            text.push_str("[no matches]");
-        }
-        match self.cut {
-            None => {}
-            Some(Cut::Entries) => text.push_str("[more was found; the result ends at `head_limit`]"),
-            Some(Cut::Bytes) => text.push_str(
-                "[more was found; the result ends at its size limit: narrow the search by `path`, `glob` or `type`]",
-            ),
-        }
-        if self.skipped > 0 {
-            let files = if self.skipped == 1 { "file" } else { "files" };
-            let _ = write!(text, "\n[{} {files} could not be searched]", self.skipped);
-        }
-        let mut response = json!({
-            "mode": self.mode.name(),
-            "numFiles": self.filenames.len(),
-            "filenames": self.filenames,
-        });
-        match self.mode {
-            Mode::Content => {
-                response["content"] = json!(text);
-                response["numLines"] = json!(self.lines);
-            }
-            Mode::Count => {
-                response["content"] = json!(text);
-                response["numMatches"] = json!(self.matches);
-            }
-            Mode::FilesWithMatches => {}
-        }
-        ToolOutput {
-            text,
-            response: Some(response),
-            ..ToolOutput::default()
-        }
-    }
-}
-
-impl Sink for &mut Hits {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        match self.mode {
-            Mode::FilesWithMatches => {
-                self.in_file = 1;
-                // One match is enough to name the file.
-                Ok(false)
-            }
-            Mode::Count => {
-                self.in_file += found.lines().count() as u64;
-                Ok(true)
-            }
-            Mode::Content => {
-                let first = found.line_number();
-                for (line, index) in found.lines().zip(0..) {
-                    if !self.add_line(':', first.map(|first| first + index), line) {
-                        return Ok(false);
-                    }
-                    self.in_file += 1;
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        Ok(self.add_line('-', context.line_number(), context.bytes()))
-    }
-
-    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
-        Ok(self.add("--"))
-    }
-
-    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        self.binary = end.binary_byte_offset().is_some();
-        Ok(())
-    }
-}
-
-/// A line end less.
-trait TrimNewline {
-    fn trim_ascii_end_newline(&self) -> &[u8];
-}
-
-impl TrimNewline for [u8] {
-    fn trim_ascii_end_newline(&self) -> &[u8] {
-        let line = self.strip_suffix(b"\n").unwrap_or(self);
-        line.strip_suffix(b"\r").unwrap_or(line)
-    }
-}
-
-fn clipped(line: &str) -> String {
-    if line.len() <= LINE_LIMIT {
-        return line.to_owned();
-    }
-    let mut end = LINE_LIMIT;
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(
-        "{}[... {} bytes more]",
-        line.get(..end).unwrap_or_default(),
-        line.len() - end
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
+
     use crate::tool::fixture::Fixture;
 
     fn fixture() -> Fixture {
