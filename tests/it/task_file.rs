@@ -307,6 +307,20 @@ fn many_mistakes_are_bounded() {
 }
 
 #[test]
+fn what_follows_from_mistakes_is_bounded_like_them() {
+    let mut many = "model: anthropic/m\nprompt: x\nchecks:\n".to_owned();
+    for _ in 0..10_000 {
+        many.push_str("- {command: !t x}\n");
+    }
+    let errors = load_bytes(many.as_bytes()).unwrap_err();
+    assert!(
+        errors
+            .iter()
+            .all(|error| error.message.contains("tag") || error.message.contains("not shown"))
+    );
+}
+
+#[test]
 fn many_mistakes_of_meaning_are_bounded_too() {
     let tags = "\"\", ".repeat(5000);
     let text = format!("model: anthropic/claude-sonnet-5\nprompt: x\ntags: [{tags}]\n");
