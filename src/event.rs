@@ -74,7 +74,8 @@ pub enum Kind {
     ModelRetried {
         /// The step.
         step: u32,
-        /// The try that failed, from 1.
+        /// The try that failed, from 1. On the wire it is `try`: `attempt` is the task's, in the same JSON object.
+        #[serde(rename = "try")]
         attempt: u32,
         /// How long the next try waits, in milliseconds.
         delay_ms: u64,
@@ -451,10 +452,13 @@ impl Emitter {
     /// Stores and shows one event.
     ///
     /// # Errors
-    /// The transcript could not be written. A watcher's failure (a closed terminal) is not an error: the transcript is
+    /// The event could not be freed of secrets, or the transcript could not be written. A watcher's failure (a closed terminal) is not an error: the transcript is
     /// the truth, and reports can be made again from it.
     pub fn emit(&self, kind: Kind) -> io::Result<()> {
-        let kind = self.redactor.redact_serialized(kind);
+        let kind = self
+            .redactor
+            .redact_serialized(kind)
+            .map_err(io::Error::other)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let event = Event {
             v: VERSION,
@@ -484,6 +488,12 @@ impl Emitter {
     #[must_use]
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    /// The same redactor, to be kept.
+    #[must_use]
+    pub fn shared_redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
     }
 
     /// The clock of the attempt.

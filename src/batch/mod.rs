@@ -1,1 +1,103 @@
-//! (Interface; see the module's owner.)
+//! Many tasks at once: lanes say which may run side by side, an attempt is one task from its start to its last event.
+//!
+//! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
+
+mod attempt;
+mod lanes;
+mod scratch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+pub use scratch::Scratch;
+
+use crate::clock::Clock;
+use crate::event::SharedSink;
+use crate::hook::CallbackSpec;
+use crate::model::Model;
+use crate::proc::Launcher;
+use crate::redact::Redactor;
+use crate::task::Task;
+use crate::tool::Tool;
+
+/// A task and the model that it talks to.
+#[derive(Clone)]
+pub struct Job {
+    /// The task.
+    pub task: Arc<Task>,
+    /// Its model.
+    pub model: Arc<dyn Model>,
+}
+
+/// A run of many tasks.
+pub struct Batch {
+    /// The tasks in plan order.
+    pub jobs: Vec<Job>,
+    /// Most tasks at the same time.
+    pub parallel: usize,
+    /// Where the run was started: paths in reports are relative to it.
+    pub base: PathBuf,
+    /// The run directory, absolute.
+    pub out: PathBuf,
+    /// Private place for copies, HOME and TMPDIR of the attempts.
+    pub scratch: Scratch,
+    /// Whether copies of workspaces stay after the run.
+    pub keep_workspaces: bool,
+    /// Starts processes.
+    pub launcher: Launcher,
+    /// Our own environment, from which the children's is built.
+    pub environment: BTreeMap<String, String>,
+    /// Removes secrets.
+    pub redactor: Arc<Redactor>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Console, progress: they see every event after it is stored.
+    pub watchers: Vec<SharedSink>,
+    /// Paths that no task may write: task files, project configuration, the run directory.
+    pub never_write: Vec<PathBuf>,
+    /// Paths that no task may read or write: the CI runner's command files.
+    pub closed: Vec<PathBuf>,
+    /// Tools beside the built-in ones; a task names them in `tools`.
+    pub extra_tools: Vec<Arc<dyn Tool>>,
+    /// In-process hooks of every task, run after the task's own.
+    pub callbacks: Vec<CallbackSpec>,
+}
+
+impl Batch {
+    /// Runs all tasks. After `cancel` no task is started, and the running ones end in an orderly way.
+    ///
+    /// Tasks that work in the same directory without isolation run one after the other, in plan order.
+    pub async fn run(self: &Arc<Self>, cancel: &CancellationToken) {
+        let slots = Arc::new(Semaphore::new(self.parallel.max(1)));
+        let tasks: Vec<&Task> = self.jobs.iter().map(|job| job.task.as_ref()).collect();
+        let lanes: Vec<Arc<Mutex<()>>> = lanes::lanes(&tasks);
+        let attempts = self.jobs.iter().zip(lanes).map(|(job, lane)| {
+            let (batch, job, slots, cancel) = (
+                Arc::clone(self),
+                job.clone(),
+                Arc::clone(&slots),
+                cancel.clone(),
+            );
+            tokio::spawn(async move {
+                let _lane = lane.lock_owned().await;
+                let Ok(_slot) = slots.acquire_owned().await else {
+                    return;
+                };
+                if !cancel.is_cancelled() {
+                    attempt::run(&batch, &job, 1, &cancel).await;
+                }
+            })
+        });
+        for ended in join_all(attempts.collect::<Vec<_>>()).await {
+            if let Err(error) = ended {
+                // The transcript has no last event then, and every report says `unfinished`.
+                tracing::error!(%error, "a task crashed");
+            }
+        }
+    }
+}

@@ -1,1 +1,108 @@
-//! (Interface; see the module's owner.)
+//! The command line. stdout is data, stderr is talk; nothing is ever asked.
+//!
+//! `args` is what was typed, `settings` what the environment says; each command has its own file and returns the
+//! [`Exit`](crate::outcome::Exit) that becomes the process's exit code.
+
+mod args;
+mod check;
+mod explain;
+mod github;
+mod load;
+mod report;
+mod run;
+mod schema;
+mod settings;
+mod show;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cli::args::{Cli, Command};
+use crate::cli::settings::Settings;
+use crate::outcome::Exit;
+use crate::proc;
+use crate::text;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(Cli {
+            command: Some(Command::Supervise),
+            ..
+        }) => ExitCode::from(proc::supervise()),
+        Ok(cli) => ExitCode::from(run_command(cli).code()),
+        Err(error) => {
+            let help = matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            );
+            // A closed pipe is no reason to fail: `agent-batch --help | head` is fine.
+            let _ = error.print();
+            ExitCode::from(if help {
+                Exit::Passed.code()
+            } else {
+                Exit::Usage.code()
+            })
+        }
+    }
+}
+
+fn run_command(cli: Cli) -> Exit {
+    let settings = match Settings::read() {
+        Ok(settings) => settings,
+        Err(error) => {
+            return fail(
+                Exit::Infrastructure,
+                &format!("the surroundings could not be read: {error}"),
+            );
+        }
+    };
+    init_tracing(&settings);
+    match cli.command {
+        None => run::run(&cli.run, &settings),
+        Some(Command::Check(args)) => check::check(&args, &settings),
+        Some(Command::Explain(args)) => explain::explain(&args, &settings),
+        Some(Command::Report(args)) => report::report(&args, &settings),
+        Some(Command::Show(args)) => show::show(&args),
+        Some(Command::Schema(args)) => schema::schema(&args),
+        Some(Command::Supervise) => Exit::Usage,
+    }
+}
+
+/// Diagnostics of the program itself; quiet unless `AGENT_BATCH_LOG` asks.
+fn init_tracing(settings: &Settings) {
+    let filter = settings.variable("AGENT_BATCH_LOG").unwrap_or("error");
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_default();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
+/// Says what is wrong in one line, and ends with `exit`.
+fn fail(exit: Exit, message: &str) -> Exit {
+    say(&format!("error: {message}"));
+    exit
+}
+
+/// A line, or several, on stderr. Foreign text in it can be no command of the CI system.
+fn say(message: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "{}", text::workflow::inert(message));
+}
+
+/// Data on stdout. A reader that went away (`| head`) is no failure.
+fn print(data: &str) -> Exit {
+    match io::stdout().lock().write_all(data.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(
+            Exit::Infrastructure,
+            &format!("stdout could not be written: {error}"),
+        ),
+        _ => Exit::Passed,
+    }
+}

@@ -1,4 +1,16 @@
-//! Models: a conversation in, one reply out; nothing is kept between calls. (Interface; see the module's owner.)
+//! Models: a conversation in, one reply out; nothing is kept between calls.
+//!
+//! The agent loop knows only [`Model`]. Providers are `anthropic` (the Messages API) and `scripted` (replies from a file,
+//! which tests and examples run on). They share the pure parts: `sse` decodes streams, `failure` sorts errors, `retry`
+//! says when to try again. `http` is the one client. No provider reads the environment: keys and addresses are handed in.
+
+pub mod anthropic;
+mod estimate;
+pub mod failure;
+pub mod http;
+pub mod retry;
+pub mod scripted;
+pub mod sse;
 
 use std::time::Duration;
 
@@ -40,7 +52,7 @@ pub struct Reply {
 
 /// Hears what happens during a call.
 pub trait Listener: Send + Sync {
-    /// A piece of text arrived.
+    /// A piece of text arrived. Pieces of a try that failed are void; [`Listener::retried`] says so.
     fn text(&self, piece: &str);
     /// A try failed and is repeated after `delay`.
     fn retried(&self, attempt: u32, delay: Duration, reason: &str);

@@ -2,90 +2,34 @@
 //!
 //! No I/O happens here. [`queries`] says which paths the decision depends on, the caller resolves them
 //! (`workspace`), and [`decide`] answers. Only `decide` makes a [`Permit`], and no tool runs without one.
-//! (Interface; see the module's owner.)
+//!
+//! `mode` and `rule` are what people write; `pattern`, `url` and `bash` are the three languages of rules; `paths`,
+//! `fold` and `protect` know about names; `files` and `bash::judge` hold the rows of the truth table for files and
+//! command lines; `decide` is the table itself. A denial always says what was refused, by which rule or for want of
+//! which, and in which mode (`explain`).
+
+mod bash;
+mod decide;
+mod explain;
+mod files;
+mod fold;
+mod mode;
+mod paths;
+mod pattern;
+mod protect;
+mod rule;
+pub mod url;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The pinned permission mode.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub enum Mode {
-    /// Rules only, reads included.
-    Strict,
-    /// Read-only tools are free inside the workspace; all else needs an allow rule.
-    #[default]
-    #[serde(alias = "dontAsk")]
-    Default,
-    /// `default`, and Edit and Write are free inside the workspace.
-    AcceptEdits,
-    /// Only calls that read.
-    Plan,
-    /// No rule needed; deny rules, never-paths and hooks still hold.
-    #[serde(alias = "bypass")]
-    BypassPermissions,
-}
-
-/// Where a rule stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// `task`, `policy`, `defaults`, `cli`.
-    pub layer: String,
-    /// The file, as a person would name it.
-    pub file: String,
-}
-
-/// Whether a rule allows or denies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Effect {
-    /// It allows.
-    Allow,
-    /// It denies.
-    Deny,
-}
-
-/// A parsed rule. `Rule::parse(text, effect, source)` is the only door; `to_string` gives the text back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    text: String,
-    source: Source,
-}
-
-/// Why a rule is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct RuleError {
-    /// What is wrong.
-    pub message: String,
-    /// What to write instead.
-    pub hint: Option<String>,
-}
-
-impl Rule {
-    /// Parses `Tool` or `Tool(specifier)`.
-    pub fn parse(text: &str, _effect: Effect, source: Source) -> Result<Self, RuleError> {
-        Ok(Self {
-            text: text.into(),
-            source,
-        })
-    }
-    /// The rule as written.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-    /// Where it stands.
-    #[must_use]
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-}
+#[cfg(test)]
+pub(crate) use decide::permit_for_test;
+pub use decide::{Permit, decide, queries};
+pub use mode::{Mode, UnknownMode};
+pub use rule::{Effect, Rule, RuleError, Source};
 
 /// The directories that a task's calls are about. All absolute and physical (no links in them).
 #[derive(Debug, Clone, Default)]
@@ -109,7 +53,7 @@ pub struct Policy {
     pub mode: Mode,
     /// Allow rules, all sources.
     pub allow: Vec<Rule>,
-    /// Deny rules, all sources.
+    /// Deny rules, all sources; asks of imported settings stand here too.
     pub deny: Vec<Rule>,
     /// The directories.
     pub roots: Roots,
@@ -191,6 +135,20 @@ pub struct PathFacts {
     pub dangling: bool,
 }
 
+impl PathFacts {
+    /// What the text of an absolute path says, for a path that nobody has looked up.
+    fn by_text(path: PathBuf) -> Self {
+        Self {
+            lexical: path.clone(),
+            physical: path,
+            kind: FileKind::Missing,
+            links: 1,
+            dotdot_after_link: false,
+            dangling: false,
+        }
+    }
+}
+
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -210,7 +168,8 @@ pub type Facts = BTreeMap<String, PathFacts>;
 /// Why a call is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Stable word: `rule`, `mode`, `no_rule`, `protected`, `path`, `shell`, `human`, `invalid`...
+    /// Stable word: `rule`, `human`, `critical`, `protected`, `outside`, `mode`, `option`, `no_rule`, and for input that
+    /// no rule opens `path`, `shell`, `url`.
     pub class: &'static str,
     /// One sentence: what was denied and why; names the rule, the construct or the missing rule. Never lists other rules or secret paths.
     pub reason: String,
@@ -220,88 +179,4 @@ pub struct Denial {
     pub would_ask: bool,
     /// The smallest rule that would allow just this call, if one can.
     pub suggestion: Option<String>,
-}
-
-/// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
-#[derive(Debug, Clone)]
-pub struct Permit {
-    tool: String,
-    input: Value,
-    facts: Facts,
-    policy: Arc<Policy>,
-    rule: Option<Rule>,
-    reason: String,
-}
-
-impl Permit {
-    /// The tool it was given for.
-    #[must_use]
-    pub fn tool(&self) -> &str {
-        &self.tool
-    }
-    /// The input that was decided on.
-    #[must_use]
-    pub fn input(&self) -> &Value {
-        &self.input
-    }
-    /// The facts that were decided on, for a path of the input.
-    #[must_use]
-    pub fn path(&self, query: &str) -> Option<&PathFacts> {
-        self.facts.get(query)
-    }
-    /// Whether a search may show a file, by the Read rules; `facts` are the file's.
-    #[must_use]
-    pub fn may_show(&self, _facts: &PathFacts) -> bool {
-        true
-    }
-    /// The workspace.
-    #[must_use]
-    pub fn workspace(&self) -> &Path {
-        &self.policy.roots.workspace
-    }
-    /// The allow rule that decided, if one did.
-    #[must_use]
-    pub fn rule(&self) -> Option<&Rule> {
-        self.rule.as_ref()
-    }
-    /// Why the call is allowed, in one sentence.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-/// The paths that [`decide`] needs facts for, as the resolver has to look them up.
-#[must_use]
-pub fn queries(_action: &Action, _policy: &Policy) -> Vec<String> {
-    Vec::new()
-}
-
-/// Decides on a call. Total, pure, and never panics.
-///
-/// # Errors
-/// The denial.
-pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Permit, Box<Denial>> {
-    let _ = (call, facts, policy);
-    Err(Box::new(Denial {
-        class: "mode",
-        reason: String::new(),
-        rule: None,
-        would_ask: false,
-        suggestion: None,
-    }))
-}
-
-impl Mode {
-    /// The name in task files and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::Default => "default",
-            Self::AcceptEdits => "acceptEdits",
-            Self::Plan => "plan",
-            Self::BypassPermissions => "bypassPermissions",
-        }
-    }
 }

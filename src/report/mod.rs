@@ -1,1 +1,55 @@
-//! (Interface; see the module's owner.)
+//! Reading: events in, bytes out.
+//!
+//! The transcript is the truth. [`summary`] folds events, live or read back by [`transcript`], into what a run came
+//! to; every report is a function of that fold, so two reports cannot disagree and each can be made
+//! again from the artifact.
+//!
+//! | chapter | reader |
+//! |---|---|
+//! | [`plan`], [`run_dir`], [`transcript`] | the run directory: what was planned, where things lie, what happened |
+//! | [`summary`] | the fold |
+//! | [`console`], [`account`] | the log of a CI job |
+//! | [`progress`] | a terminal |
+//! | [`junit`] | the test reports of CI systems |
+//! | [`json`] | programs |
+//! | [`github`] | the step summary, annotations and outputs of GitHub Actions |
+//! | [`show`] | a person who reads one transcript |
+//! | [`files`] | writes the reports, each whole or not at all |
+//!
+//! All text of models, tools, hooks and repositories is hostile here; it passes [`text`](crate::text) on its way out.
+
+pub mod plan;
+pub mod run_dir;
+pub mod transcript;
+pub mod summary;
+pub mod account;
+pub mod console;
+pub mod files;
+pub mod github;
+pub mod json;
+pub mod junit;
+pub mod progress;
+pub mod show;
+
+use crate::outcome::Verdict;
+
+pub use files::write_all;
+pub use plan::{PlannedTask, RunPlan};
+pub use summary::{Summary, TaskSummary};
+
+/// The word for a verdict in every report.
+#[must_use]
+pub fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "failed",
+        Verdict::Errored => "error",
+        Verdict::Skipped => "skipped",
+    }
+}
+
+/// Whether a permission mode lets actions through that no rule names; every report says so loudly.
+#[must_use]
+pub fn is_bypass(mode: &str) -> bool {
+    matches!(mode, "bypass" | "bypassPermissions")
+}

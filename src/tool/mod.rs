@@ -1,4 +1,23 @@
-//! Tools: what a model can do. (Interface; see the module's owner.)
+//! Tools: what a model can do.
+//!
+//! A tool is a name, a description, a schema and a function that takes a [`Permit`]. It reads its input from the
+//! permit and nowhere else, so that what runs is what was decided on, and it opens files by the physical paths in it.
+//! One file holds one tool; a new one is a file and a line in [`builtin`], or comes from outside through
+//! [`Registry::register`].
+
+mod bash;
+mod edit;
+#[cfg(test)]
+mod fixture;
+mod glob;
+mod grep;
+mod input;
+mod patch;
+mod read;
+mod registry;
+mod seen;
+mod target;
+mod write;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 use crate::policy::{Action, Permit};
 use crate::proc::Launcher;
 use crate::redact::Redactor;
+
+pub use self::registry::Registry;
+pub use self::seen::Seen;
 
 /// Something that a model can call.
 #[async_trait]
@@ -59,10 +81,6 @@ pub struct ToolContext {
     pub seen: Arc<Seen>,
 }
 
-/// Files that the task has read, with the hash of what it saw.
-#[derive(Debug, Default)]
-pub struct Seen {}
-
 /// What a tool gives back.
 #[derive(Debug, Clone, Default)]
 pub struct ToolOutput {
@@ -80,46 +98,88 @@ pub struct ToolOutput {
     pub timed_out: bool,
 }
 
-/// The tools of a task, in a stable order.
-#[derive(Default, Clone)]
-pub struct Registry {
-    tools: Vec<Arc<dyn Tool>>,
-}
+impl ToolOutput {
+    /// A result.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
 
-impl Registry {
-    /// Adds a tool. Refuses bad and duplicate names, an empty description, a schema that is no object schema.
-    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
-        self.tools.push(tool);
-        Ok(())
-    }
-    /// Exact look-up.
+    /// A result that says why the tool could not do it.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| tool.name() == name)
-    }
-    /// The definitions that the model gets.
-    #[must_use]
-    pub fn definitions(&self) -> Vec<Value> {
-        Vec::new()
-    }
-    /// Names in order.
-    #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        self.tools
-            .iter()
-            .map(|tool| tool.name().to_owned())
-            .collect()
-    }
-    /// Checks an input against the tool's schema; the error names the JSON pointer and what was expected.
-    pub fn validate(&self, _name: &str, _input: &Value) -> Result<(), String> {
-        Ok(())
+    pub fn error(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: true,
+            ..Self::default()
+        }
     }
 }
 
-/// The built-in tool of this name.
-#[must_use]
-pub fn builtin(_name: &str) -> Option<Arc<dyn Tool>> {
-    None
-}
 /// Names of all built-in tools.
 pub const BUILTIN: [&str; 6] = ["Read", "Glob", "Grep", "Edit", "Write", "Bash"];
+
+/// The built-in tool of this exact name.
+#[must_use]
+pub fn builtin(name: &str) -> Option<Arc<dyn Tool>> {
+    Some(match name {
+        "Read" => Arc::new(read::Read),
+        "Glob" => Arc::new(glob::Glob),
+        "Grep" => Arc::new(grep::Grep),
+        "Edit" => Arc::new(edit::Edit),
+        "Write" => Arc::new(write::Write),
+        "Bash" => Arc::new(bash::Bash),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_listed_tool_exists_under_its_own_name() {
+        let mut registry = Registry::default();
+        for name in BUILTIN {
+            let tool = builtin(name).unwrap();
+            assert_eq!(tool.name(), name);
+            registry.register(tool).unwrap();
+        }
+        assert_eq!(registry.names(), BUILTIN);
+        assert!(builtin("read").is_none());
+    }
+
+    #[test]
+    fn only_reading_tools_may_run_side_by_side() {
+        let input = json!({});
+        let flags = |name| {
+            let tool = builtin(name).unwrap();
+            (tool.is_read_only(&input), tool.is_concurrency_safe(&input))
+        };
+        for name in ["Read", "Glob", "Grep"] {
+            assert_eq!(flags(name), (true, true), "{name}");
+        }
+        for name in ["Edit", "Write", "Bash"] {
+            assert_eq!(flags(name), (false, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_tool_panics_on_input_that_passed_no_schema() {
+        for name in BUILTIN {
+            let tool = builtin(name).unwrap();
+            for input in [
+                json!(null),
+                json!([]),
+                json!({"file_path": 1, "command": null}),
+            ] {
+                let _ = tool.action(&input);
+            }
+        }
+    }
+}

@@ -1,9 +1,28 @@
-//! The directory that a task works on. (Interface; see the module's owner.)
+//! The directory that a task works on: prepared before, compared after, and the one door to its files.
+//!
+//! [`resolve`] finds out what a path means, for the gate to decide on. [`open_file`], [`read_file`] and
+//! [`replace_file`] then open exactly the physical path that was decided on and follow no link on the way, so that
+//! swapping a directory between decision and use gains nothing.
 
+mod copy;
+mod ignored;
+mod open;
+mod resolve;
+mod snapshot;
+mod walk;
+
+use std::io;
 use std::path::{Path, PathBuf};
 
+use self::ignored::Ignored;
+use self::snapshot::Snapshot;
 use crate::event::Change;
-use crate::policy::{Facts, PathFacts};
+
+pub use self::open::{open_file, read_file, replace_file};
+pub use self::resolve::{resolve, resolve_all};
+
+/// The usual name of the run directory; never part of what a task changed.
+const RUN_DIRECTORY: &str = "agent-batch-results";
 
 /// How an attempt's workspace is kept apart from others.
 #[derive(
@@ -27,46 +46,313 @@ pub enum Isolation {
     Copy,
 }
 
+impl Isolation {
+    /// The name in task files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Copy => "copy",
+        }
+    }
+}
+
 /// A task's directory, ready to work in.
 #[derive(Debug)]
 pub struct Workspace {
     root: PathBuf,
+    isolation: Isolation,
+    /// Physical paths that do not belong to it: run directory, scratch.
+    excluded: Vec<PathBuf>,
+    /// The ignore files as they were at the start: an agent cannot hide a change by writing one.
+    ignored: Ignored,
+    before: Snapshot,
 }
 
 impl Workspace {
-    /// Prepares the workspace. With [`Isolation::Copy`] the copy is made under `scratch`.
-    pub fn prepare(source: &Path, _isolation: Isolation, _scratch: &Path) -> std::io::Result<Self> {
+    /// Prepares the workspace. With [`Isolation::Copy`] the copy is made under `scratch`, which must be the
+    /// attempt's own. What git ignores is not copied; `.git` is, if it is a directory: where it is a file (a
+    /// worktree, a submodule), a copy would write to the original repository, so it is left out.
+    ///
+    /// # Errors
+    /// The source is no directory, or something could not be read or copied; the error names the path.
+    pub fn prepare(source: &Path, isolation: Isolation, scratch: &Path) -> io::Result<Self> {
+        Self::prepare_without(source, isolation, scratch, &[])
+    }
+
+    /// [`Workspace::prepare`] for a source that holds directories which do not belong to it, such as a run directory
+    /// with a name of its own. They are neither copied nor compared.
+    ///
+    /// # Errors
+    /// As [`Workspace::prepare`].
+    pub fn prepare_without(
+        source: &Path,
+        isolation: Isolation,
+        scratch: &Path,
+        excluded: &[PathBuf],
+    ) -> io::Result<Self> {
+        let source = source.canonicalize().map_err(|error| at(source, &error))?;
+        if !source.is_dir() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("the workspace `{}` is not a directory", source.display()),
+            ));
+        }
+        let excluded: Vec<PathBuf> = excluded
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([scratch, &source.join(RUN_DIRECTORY)])
+            .map(physical)
+            .filter(|path| *path != source)
+            .collect();
+        let root = match isolation {
+            Isolation::None => source,
+            Isolation::Copy => {
+                let ignored = Ignored::read(&source, &excluded)?;
+                let target = scratch.join("workspace");
+                copy::copy_tree(&source, &target, &ignored, &excluded)?;
+                target.canonicalize().map_err(|error| at(&target, &error))?
+            }
+        };
+        let excluded = match isolation {
+            Isolation::None => excluded,
+            Isolation::Copy => vec![root.join(RUN_DIRECTORY)],
+        };
+        let ignored = Ignored::read(&root, &excluded)?;
+        let before = Snapshot::take(&root, &ignored, &excluded)?;
         Ok(Self {
-            root: source.to_path_buf(),
+            root,
+            isolation,
+            excluded,
+            ignored,
+            before,
         })
     }
+
     /// The physical root.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
-    /// What is different from the state at `prepare`, sorted by path.
-    pub fn changes(&self) -> std::io::Result<Vec<Change>> {
-        Ok(Vec::new())
+
+    /// What is different from the state at `prepare`, sorted by path: contents, kinds, link targets and the
+    /// executable bit. `.git`, the run directory and what git ignored at the start do not count.
+    ///
+    /// # Errors
+    /// Something could not be read; the error names the path.
+    pub fn changes(&self) -> io::Result<Vec<Change>> {
+        let now = Snapshot::take(&self.root, &self.ignored, &self.excluded)?;
+        Ok(self.before.changes_to(&now))
     }
-    /// Removes the copy.
-    pub fn remove(self) -> std::io::Result<()> {
-        Ok(())
+
+    /// Removes the copy; a workspace that is the directory itself stays.
+    ///
+    /// # Errors
+    /// Something could not be removed; the error names the copy.
+    pub fn remove(self) -> io::Result<()> {
+        match self.isolation {
+            Isolation::None => Ok(()),
+            Isolation::Copy => copy::remove_tree(&self.root),
+        }
     }
 }
 
-/// Resolves one path as the kernel would, without opening it. `path` is absolute or relative to `root`.
-#[must_use]
-pub fn resolve(_root: &Path, path: &str) -> Option<PathFacts> {
-    let _ = path;
-    None
+/// Without links, also where it does not exist yet: it may come to be.
+fn physical(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let facts = absolute
+        .to_str()
+        .and_then(|path| resolve(Path::new("/"), path));
+    facts.map_or(absolute, |facts| facts.physical)
 }
 
-/// Resolves all queries.
-#[must_use]
-pub fn resolve_all(root: &Path, queries: &[String]) -> Facts {
-    queries
-        .iter()
-        .filter_map(|query| Some((query.clone(), resolve(root, query)?)))
-        .collect()
+/// The error with the path in it.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::event::ChangeKind;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn changes(workspace: &Workspace) -> Vec<(String, ChangeKind)> {
+        let changes = workspace.changes().unwrap();
+        changes
+            .into_iter()
+            .map(|change| (change.path, change.kind))
+            .collect()
+    }
+
+    fn project() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        write(&root.join(".gitignore"), "/target/\n*.log\n!keep.log\n");
+        write(&root.join(".git/HEAD"), "ref: refs/heads/main\n");
+        write(&root.join(".git/info/exclude"), "private.txt\n");
+        write(&root.join(".hidden"), "h");
+        write(&root.join("private.txt"), "p");
+        write(&root.join("src/lib.rs"), "one");
+        write(&root.join("src/noise.log"), "n");
+        write(&root.join("src/keep.log"), "k");
+        write(&root.join("target/debug/out"), "o");
+        write(&root.join("run.sh"), "#!/bin/sh\n");
+        fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+        symlink("/etc/hostname", root.join("link")).unwrap();
+        symlink("src", root.join("folder-link")).unwrap();
+        directory
+    }
+
+    #[test]
+    fn changes_are_told_by_content_kind_and_mode() {
+        let project = project();
+        let root = project.path();
+        let workspace = Workspace::prepare(root, Isolation::None, &root.join("scratch")).unwrap();
+        assert_eq!(changes(&workspace), []);
+
+        write(&root.join("src/lib.rs"), "two");
+        write(&root.join("src/new/deep.rs"), "n");
+        fs::remove_file(root.join(".hidden")).unwrap();
+        fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o640)).unwrap();
+        fs::remove_file(root.join("link")).unwrap();
+        symlink("/etc/passwd", root.join("link")).unwrap();
+        // None of these count.
+        write(&root.join("target/debug/more"), "m");
+        write(&root.join("other.log"), "l");
+        write(&root.join(".git/index"), "i");
+        write(&root.join("agent-batch-results/run.json"), "{}");
+        write(&root.join("scratch/x"), "x");
+        assert_eq!(
+            changes(&workspace),
+            [
+                (".hidden".to_owned(), ChangeKind::Deleted),
+                ("link".to_owned(), ChangeKind::Modified),
+                ("run.sh".to_owned(), ChangeKind::Modified),
+                ("src/lib.rs".to_owned(), ChangeKind::Modified),
+                ("src/new/deep.rs".to_owned(), ChangeKind::Added),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_ignore_file_of_the_agent_hides_nothing() {
+        let project = project();
+        let root = project.path();
+        let workspace = Workspace::prepare(root, Isolation::None, &root.join("scratch")).unwrap();
+        write(&root.join(".gitignore"), "*\n");
+        write(&root.join("src/.gitignore"), "*\n");
+        write(&root.join("src/evil.rs"), "e");
+        assert_eq!(
+            changes(&workspace),
+            [
+                (".gitignore".to_owned(), ChangeKind::Modified),
+                ("src/.gitignore".to_owned(), ChangeKind::Added),
+                ("src/evil.rs".to_owned(), ChangeKind::Added),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_copy_holds_what_git_sees_and_the_repository() {
+        let project = project();
+        let scratch = project.path().join("agent-batch-results/task/scratch");
+        fs::create_dir_all(&scratch).unwrap();
+        let workspace = Workspace::prepare(project.path(), Isolation::Copy, &scratch).unwrap();
+        let root = workspace.root().to_path_buf();
+        for there in [
+            ".git/HEAD",
+            ".hidden",
+            "src/lib.rs",
+            "src/keep.log",
+            ".gitignore",
+        ] {
+            assert!(root.join(there).is_file(), "{there}");
+        }
+        for absent in [
+            "target",
+            "src/noise.log",
+            "private.txt",
+            "agent-batch-results",
+        ] {
+            assert!(!root.join(absent).exists(), "{absent}");
+        }
+        assert_eq!(
+            fs::read_link(root.join("link")).unwrap(),
+            Path::new("/etc/hostname")
+        );
+        assert_eq!(
+            fs::read_link(root.join("folder-link")).unwrap(),
+            Path::new("src")
+        );
+        let mode = fs::metadata(root.join("run.sh"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o750);
+
+        write(&root.join("src/lib.rs"), "two");
+        assert_eq!(
+            changes(&workspace),
+            [("src/lib.rs".to_owned(), ChangeKind::Modified)]
+        );
+        assert_eq!(
+            fs::read_to_string(project.path().join("src/lib.rs")).unwrap(),
+            "one"
+        );
+        workspace.remove().unwrap();
+        assert!(!root.exists());
+        assert!(project.path().join("src/lib.rs").exists());
+    }
+
+    #[test]
+    fn a_copy_with_closed_directories_can_be_removed() {
+        let project = project();
+        let scratch = tempfile::tempdir().unwrap();
+        let workspace =
+            Workspace::prepare(project.path(), Isolation::Copy, scratch.path()).unwrap();
+        let root = workspace.root().to_path_buf();
+        fs::set_permissions(root.join("src"), fs::Permissions::from_mode(0o500)).unwrap();
+        workspace.remove().unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn the_rules_of_the_repository_above_hold_in_a_folder_of_it() {
+        let project = project();
+        let root = project.path().join("src");
+        let workspace = Workspace::prepare(&root, Isolation::None, Path::new("/nowhere")).unwrap();
+        write(&root.join("later.log"), "l");
+        write(&root.join("later.rs"), "r");
+        assert_eq!(
+            changes(&workspace),
+            [("later.rs".to_owned(), ChangeKind::Added)]
+        );
+    }
+
+    #[test]
+    fn the_git_file_of_a_worktree_is_not_copied() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("source");
+        write(&source.join(".git"), "gitdir: /somewhere/else\n");
+        write(&source.join("a"), "a");
+        let scratch = directory.path().join("scratch");
+        let workspace = Workspace::prepare(&source, Isolation::Copy, &scratch).unwrap();
+        assert!(!workspace.root().join(".git").exists());
+        assert!(workspace.root().join("a").exists());
+    }
+
+    #[test]
+    fn a_source_that_is_no_directory_is_named() {
+        let error = Workspace::prepare(Path::new("/nowhere/x"), Isolation::None, Path::new("/tmp"))
+            .unwrap_err();
+        assert!(error.to_string().contains("`/nowhere/x`"), "{error}");
+    }
 }

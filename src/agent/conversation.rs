@@ -1,0 +1,360 @@
+//! The memory of a task: one append-only `messages[]` over all turns, and the counters that go with it.
+//!
+//! Every method that appends emits the event first, so that the transcript is never behind the conversation, and leaves
+//! `messages` well-formed: an assistant message with tool calls is followed by all of their results.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::agent::Halt;
+use crate::agent::answer::Answer;
+use crate::agent::next::{Route, route};
+use crate::agent::repeats::Repeats;
+use crate::budget::{Budget, Limits, Reservation};
+use crate::clock::Stopwatch;
+use crate::event::{AssistantReplied, Emitter, Kind, ToolFinished, ToolResultKind};
+use crate::message::{Block, Message, ToolCall};
+use crate::model::{Listener, Reply};
+use crate::outcome::Stop;
+use crate::redact::RedactStream;
+use crate::tool::Seen;
+use crate::usage::ModelFacts;
+
+/// A task's conversation while it runs.
+pub struct Conversation {
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// What is spent.
+    pub budget: Budget,
+    /// The current turn, from 1.
+    pub turn: u32,
+    /// The text of the last turn that ended.
+    pub reply: String,
+    /// Processes that outlived their call and were killed.
+    pub leaked_processes: u32,
+    /// Calls that a hook or the gate denied.
+    pub denials: u32,
+    /// What the task has read so far.
+    pub(super) seen: Arc<Seen>,
+    repeats: Repeats,
+    last_tool: String,
+    step: u32,
+    step_began: Option<Stopwatch>,
+    /// Input tokens of the last request, and how many bytes of `messages` it covered.
+    measured: Option<(u64, usize)>,
+}
+
+impl Conversation {
+    /// An empty conversation of so many user turns.
+    #[must_use]
+    pub fn new(limits: Limits, facts: Option<ModelFacts>, turns: u32) -> Self {
+        Self {
+            messages: Vec::new(),
+            budget: Budget::new(limits, facts, turns),
+            turn: 0,
+            reply: String::new(),
+            leaked_processes: 0,
+            denials: 0,
+            seen: Arc::new(Seen::default()),
+            repeats: Repeats::default(),
+            last_tool: String::new(),
+            step: 0,
+            step_began: None,
+            measured: None,
+        }
+    }
+
+    /// The current step, from 1 over the whole task.
+    #[must_use]
+    pub fn step(&self) -> u32 {
+        self.step
+    }
+
+    pub(super) fn begin_turn(&mut self, prompt: &str, emitter: &Emitter) -> io::Result<()> {
+        self.turn = self.turn.saturating_add(1);
+        self.say("prompt", prompt, emitter)
+    }
+
+    /// A Stop hook wants the turn to go on.
+    pub(super) fn continue_turn(&mut self, reason: &str, emitter: &Emitter) -> io::Result<()> {
+        self.say("stop_hook", reason, emitter)
+    }
+
+    fn say(&mut self, origin: &str, text: &str, emitter: &Emitter) -> io::Result<()> {
+        emitter.emit(Kind::PromptAppended {
+            turn: self.turn,
+            origin: origin.into(),
+            text: text.into(),
+        })?;
+        self.messages.push(Message::user(text));
+        Ok(())
+    }
+
+    /// Reserves the budget for the next call.
+    pub(super) fn reserve(&self, step_in_turn: u32, system: &str) -> Result<Reservation, Halt> {
+        Ok(self
+            .budget
+            .reserve(step_in_turn, self.estimate_input(system))?)
+    }
+
+    /// Estimates the next request's input in tokens: what the last one measured, and a third of the bytes that came since
+    /// (English text has about four bytes a token, code and other scripts fewer).
+    fn estimate_input(&self, system: &str) -> u64 {
+        let (tokens, covered) = self.measured.unwrap_or((as_u64(system.len()) / 3, 0));
+        let bytes = self.message_bytes().saturating_sub(covered);
+        tokens.saturating_add(as_u64(bytes) / 3)
+    }
+
+    fn message_bytes(&self) -> usize {
+        self.messages.iter().map(message_bytes).sum()
+    }
+
+    pub(super) fn begin_step(
+        &mut self,
+        max_tokens: u64,
+        emitter: &Emitter,
+    ) -> io::Result<StepListener> {
+        self.step = self.step.saturating_add(1);
+        self.step_began = Some(emitter.clock().start());
+        emitter.emit(Kind::StepStarted {
+            step: self.step,
+            turn: self.turn,
+            max_tokens,
+        })?;
+        Ok(StepListener::new(self.step, emitter))
+    }
+
+    /// Appends the model's answer before anything looks at it; returns where it leads and the calls that it asks for.
+    pub(super) fn append_reply(
+        &mut self,
+        reply: Reply,
+        emitter: &Emitter,
+    ) -> Result<(Route, Vec<ToolCall>), Halt> {
+        let covered = self.message_bytes();
+        let cost = self.budget.settle(&reply.usage);
+        let message = Message::assistant(reply.content);
+        let calls = message.tool_calls();
+        let route = route(reply.stop_reason.as_deref(), calls.len());
+        let ids_are_unique = calls
+            .iter()
+            .enumerate()
+            .all(|(n, call)| calls.iter().take(n).all(|other| other.id != call.id));
+        emitter.emit(Kind::AssistantReplied(Box::new(AssistantReplied {
+            step: self.step,
+            turn: self.turn,
+            message: message.clone(),
+            stop_reason: reply.stop_reason.clone(),
+            route: route.name().into(),
+            usage: reply.usage,
+            cost,
+            total_usage: self.budget.spent(),
+            total_cost: self.budget.cost(),
+            request_id: reply.request_id,
+            duration_ms: self
+                .step_began
+                .map_or(0, |began| as_millis(began.elapsed())),
+        })))?;
+        if !ids_are_unique {
+            // Two calls with one id cannot be answered one by one, so this reply never becomes part of the memory.
+            let message = "the model gave two tool calls the same id".to_owned();
+            return Err(Halt {
+                stop: Stop::UnexpectedStop,
+                message,
+            });
+        }
+        self.measured = Some((reply.usage.input(), covered)).filter(|(tokens, _)| *tokens > 0);
+        self.messages.push(message);
+        Ok((refusal_details(route, reply.stop_details.as_ref()), calls))
+    }
+
+    /// Ends the turn: its text is the reply, and what it cost must be within the budget.
+    pub(super) fn end_turn(&mut self, emitter: &Emitter) -> Result<(), Halt> {
+        self.reply = self.messages.last().map(Message::text).unwrap_or_default();
+        if self.reply.trim().is_empty() {
+            let message = format!("turn {} ended without any text", self.turn);
+            emitter.emit(Kind::Warned {
+                code: "empty_reply".into(),
+                message,
+            })?;
+        }
+        self.budget
+            .overspent()
+            .map_or(Ok(()), |exceeded| Err(exceeded.into()))
+    }
+
+    /// Appends all results of one reply as one user message, in block order.
+    pub(super) fn append_results(
+        &mut self,
+        calls: &[ToolCall],
+        answers: Vec<Answer>,
+        emitter: &Emitter,
+    ) -> io::Result<()> {
+        let mut blocks = Vec::with_capacity(answers.len());
+        for (call, answer) in calls.iter().zip(answers) {
+            self.repeats.note(call, answer.result, &answer.content);
+            self.denials = self
+                .denials
+                .saturating_add(u32::from(answer.result == ToolResultKind::Denied));
+            self.last_tool.clone_from(&call.name);
+            self.leaked_processes = self.leaked_processes.saturating_add(answer.leaked);
+            blocks.push(Block::tool_result(
+                &call.id,
+                &answer.content,
+                answer.result != ToolResultKind::Ok,
+            ));
+        }
+        let tool_use_ids = calls.iter().map(|call| call.id.clone()).collect();
+        emitter.emit(Kind::ResultsAppended {
+            step: self.step,
+            tool_use_ids,
+        })?;
+        self.messages.push(Message::results(blocks));
+        Ok(())
+    }
+
+    /// Whether what repeats has to end the task.
+    pub(super) fn repeats_verdict(&self) -> Option<(Stop, String)> {
+        self.repeats.verdict(&self.last_tool)
+    }
+
+    /// Answers calls that are not run, so that the conversation stays well-formed.
+    pub(super) fn answer_unrun(
+        &mut self,
+        calls: &[ToolCall],
+        why: &str,
+        emitter: &Emitter,
+    ) -> io::Result<()> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let answers = calls
+            .iter()
+            .map(|_| Answer::refused(ToolResultKind::NotRun, format!("Not run: {why}.")))
+            .collect::<Vec<_>>();
+        for (call, answer) in calls.iter().zip(&answers) {
+            emitter.emit(Kind::ToolFinished(Box::new(
+                answer.finished(self.step, call),
+            )))?;
+        }
+        self.append_results(calls, answers, emitter)
+    }
+}
+
+impl Answer {
+    /// The record of this answer.
+    pub(super) fn finished(&self, step: u32, call: &ToolCall) -> ToolFinished {
+        ToolFinished {
+            step,
+            tool_use_id: call.id.clone(),
+            name: call.name.clone(),
+            result: self.result,
+            content: self.content.clone(),
+            output_file: self.output_file.clone(),
+            output_bytes: self.output_bytes,
+            duration_ms: self.duration_ms,
+        }
+    }
+}
+
+/// Hears a model call and turns what it hears into events.
+pub(super) struct StepListener {
+    step: u32,
+    emitter: Emitter,
+    /// Holds back what could be the beginning of a secret.
+    pending: Mutex<RedactStream>,
+}
+
+impl StepListener {
+    fn new(step: u32, emitter: &Emitter) -> Self {
+        Self {
+            step,
+            emitter: emitter.clone(),
+            pending: Mutex::new(emitter.redactor().stream()),
+        }
+    }
+
+    /// A live event that cannot be stored is told by the next one that must be.
+    fn emit(&self, kind: Kind) {
+        if let Err(error) = self.emitter.emit(kind) {
+            tracing::warn!(%error, "an event could not be stored");
+        }
+    }
+}
+
+impl Listener for StepListener {
+    fn text(&self, piece: &str) {
+        let bytes = self
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(piece.as_bytes());
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        self.emit(Kind::TextStreamed {
+            step: self.step,
+            text,
+        });
+    }
+
+    fn retried(&self, attempt: u32, delay: Duration, reason: &str) {
+        let delay_ms = as_millis(delay);
+        self.emit(Kind::ModelRetried {
+            step: self.step,
+            attempt,
+            delay_ms,
+            reason: reason.to_owned(),
+        });
+    }
+}
+
+/// Names the category that a provider gives with a refusal.
+fn refusal_details(route: Route, details: Option<&serde_json::Value>) -> Route {
+    let text = |key: &str| {
+        details
+            .and_then(|details| details.get(key))
+            .and_then(serde_json::Value::as_str)
+    };
+    match route {
+        Route::Stop(Stop::Refusal, message) => {
+            let category = text("category")
+                .map(|category| format!(" ({category})"))
+                .unwrap_or_default();
+            let explanation = text("explanation")
+                .map(|why| format!(": {why}"))
+                .unwrap_or_default();
+            Route::Stop(Stop::Refusal, format!("{message}{category}{explanation}"))
+        }
+        other => other,
+    }
+}
+
+fn message_bytes(message: &Message) -> usize {
+    match &message.content {
+        crate::message::Content::Text(text) => text.len(),
+        crate::message::Content::Blocks(blocks) => {
+            blocks.iter().map(|block| value_bytes(block.value())).sum()
+        }
+    }
+}
+
+/// About the bytes of a JSON value, without writing it.
+fn value_bytes(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| key.len() + 4 + value_bytes(value))
+            .sum(),
+    }
+}
+
+pub(super) fn as_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn as_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,426 @@
+//! One task from its start to its last event.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
+use crate::batch::{Batch, Job};
+use crate::budget::Limits;
+use crate::check::CheckContext;
+use crate::event::{
+    Change, CheckFinished, CheckResult, Emitter, Kind, RuleRecord, TaskFinished, TaskStarted,
+};
+use crate::hook::{HookContext, HookRuntime, Hooks};
+use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
+use crate::policy::{Mode, Policy, Roots, Rule};
+use crate::proc;
+use crate::report::{run_dir, transcript};
+use crate::task::Task;
+use crate::tool::{Registry, builtin};
+use crate::workspace::Workspace;
+
+/// Most bytes of a tool result in the conversation.
+const OUTPUT_LIMIT: usize = 30_000;
+
+/// Runs one attempt. Its result is its transcript; when that cannot be written, there is only the log to say so, and every
+/// report says `not_run` or `unfinished`.
+pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &CancellationToken) {
+    let attempt = Attempt::new(batch, job, number);
+    let emitter = match attempt.open_transcript() {
+        Ok(emitter) => emitter,
+        Err(error) => {
+            return tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
+        }
+    };
+    let began = batch.clock.start();
+    let work = attempt
+        .work(&emitter, cancel)
+        .await
+        .unwrap_or_else(|error| Work::failed(&error, &job.task));
+    let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Err(error) = emitter.emit(attempt.last_event(work, duration_ms)) {
+        tracing::error!(%error, task = job.task.name, "the transcript could not be finished");
+    }
+}
+
+struct Attempt<'a> {
+    batch: &'a Batch,
+    job: &'a Job,
+    task: &'a Task,
+    number: u32,
+    /// Where transcript and output go.
+    dir: PathBuf,
+    /// Private HOME, TMPDIR and copy of the workspace.
+    scratch: PathBuf,
+}
+
+/// What came out of an attempt.
+struct Work {
+    ended: Ended,
+    denials: u32,
+    checks: ChecksResult,
+    /// One line for each check that did not pass.
+    failures: Vec<String>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(batch: &'a Batch, job: &'a Job, number: u32) -> Self {
+        let name = &job.task.name;
+        let dir = batch.out.join(run_dir::attempt(name, number));
+        let scratch = batch.scratch.root().join(name).join(number.to_string());
+        Self {
+            batch,
+            job,
+            task: &job.task,
+            number,
+            dir,
+            scratch,
+        }
+    }
+
+    fn open_transcript(&self) -> io::Result<Emitter> {
+        let store = transcript::Writer::create(&self.dir.join(run_dir::TRANSCRIPT))?;
+        let (redactor, watchers) = (
+            Arc::clone(&self.batch.redactor),
+            self.batch.watchers.clone(),
+        );
+        Ok(Emitter::new(
+            &*self.task.name,
+            self.number,
+            self.batch.clock,
+            redactor,
+            Box::new(store),
+            watchers,
+        ))
+    }
+
+    async fn work(&self, emitter: &Emitter, cancel: &CancellationToken) -> io::Result<Work> {
+        let environment = self.environment();
+        let registry = self.registry().map_err(io::Error::other)?;
+        let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
+        let prepared = self.prepare();
+        let root = prepared
+            .as_ref()
+            .map_or(&*self.task.workspace, Workspace::root);
+        let hooks = self.hooks(root, &environment, cancel);
+        let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
+        emitter.emit(Kind::TaskStarted(Box::new(
+            self.started(&registry, &system, digest),
+        )))?;
+        if self.task.mode == Mode::BypassPermissions {
+            let message = "mode `bypassPermissions`: calls need no rule in this task".to_owned();
+            emitter.emit(Kind::Warned {
+                code: "bypass".into(),
+                message,
+            })?;
+        }
+        let (hooks, workspace) = (hooks?, prepared?);
+        let agent = Agent {
+            model: Arc::clone(&self.job.model),
+            registry,
+            hooks,
+            hook_context: self.hook_context(workspace.root()),
+            policy: Arc::new(self.policy(workspace.root())),
+            limits: self.task.limits.clone(),
+            system,
+            surroundings: Surroundings {
+                launcher: self.batch.launcher.clone(),
+                environment: environment.clone(),
+                output_dir: self.output_dir(),
+                output_limit: OUTPUT_LIMIT,
+            },
+        };
+        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
+        let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
+        let changes = workspace.changes()?;
+        emitter.emit(Kind::WorkspaceCompared {
+            changes: changes.clone(),
+        })?;
+        let (checks, failures) = if ended.stop == Stop::Completed {
+            self.check(&workspace, &ended, changes, environment, emitter, cancel)
+                .await?
+        } else {
+            (ChecksResult::NotRun, Vec::new())
+        };
+        if !self.batch.keep_workspaces {
+            workspace.remove()?;
+        }
+        Ok(Work {
+            denials: ended.denials,
+            ended,
+            checks,
+            failures,
+        })
+    }
+
+    /// Runs the checks in order, all of them, so that one look shows everything that is wrong.
+    async fn check(
+        &self,
+        workspace: &Workspace,
+        ended: &Ended,
+        changes: Vec<Change>,
+        environment: BTreeMap<String, String>,
+        emitter: &Emitter,
+        cancel: &CancellationToken,
+    ) -> io::Result<(ChecksResult, Vec<String>)> {
+        let context = CheckContext {
+            workspace: workspace.root().to_path_buf(),
+            reply: ended.reply.clone(),
+            changes,
+            launcher: self.batch.launcher.clone(),
+            environment,
+            redactor: Arc::clone(&self.batch.redactor),
+            cancel: cancel.clone(),
+        };
+        let (mut together, mut failures) = (ChecksResult::Passed, Vec::new());
+        for (index, check) in (0_u32..).zip(&self.task.checks) {
+            let began = self.batch.clock.start();
+            let finding = check.run(&context).await;
+            together = match (together, finding.result) {
+                (together, CheckResult::Passed) => together,
+                (ChecksResult::Failed, _) | (_, CheckResult::Failed) => ChecksResult::Failed,
+                (_, CheckResult::Errored) => ChecksResult::Errored,
+            };
+            if finding.result != CheckResult::Passed {
+                failures.push(format!(
+                    "{} ({})",
+                    check.title(),
+                    first_line(&finding.message)
+                ));
+            }
+            emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
+                index,
+                check: check.kind().to_owned(),
+                title: check.title(),
+                result: finding.result,
+                message: finding.message,
+                duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            })))?;
+        }
+        Ok((together, failures))
+    }
+
+    fn last_event(&self, work: Work, duration_ms: u64) -> Kind {
+        let Work {
+            ended,
+            denials,
+            checks,
+            failures,
+        } = work;
+        let outcome = Outcome::of(ended.stop, denials, self.task.on_denied, checks);
+        let mut message = match outcome {
+            Outcome::Denied if ended.stop == Stop::Completed => {
+                format!("{denials} denied, and the task demands none")
+            }
+            Outcome::CheckFailed => format!("check failed: {}", failures.join("; ")),
+            Outcome::CheckError => format!("a check could not be run: {}", failures.join("; ")),
+            _ => ended.message,
+        };
+        if outcome == Outcome::Denied && !failures.is_empty() {
+            message.push_str(&format!("; check failed: {}", failures.join("; ")));
+        }
+        if denials > 0 && outcome == Outcome::Completed && self.task.on_denied == OnDenied::Warn {
+            message.push_str(&format!(", {denials} denied"));
+        }
+        Kind::TaskFinished(Box::new(TaskFinished {
+            stop: ended.stop,
+            outcome,
+            message,
+            reply: ended.reply,
+            turns_skipped: ended.turns_skipped,
+            leaked_processes: ended.leaked_processes,
+            duration_ms,
+        }))
+    }
+
+    fn started(&self, registry: &Registry, system: &str, hooks_sha256: String) -> TaskStarted {
+        let task = self.task;
+        TaskStarted {
+            file: task.file.clone(),
+            line: task.line,
+            description: task.description.clone(),
+            tags: task.tags.clone(),
+            model: self.job.model.name().to_owned(),
+            mode: task.mode.name().to_owned(),
+            allow: task.allow.iter().map(record).collect(),
+            deny: task.deny.iter().map(record).collect(),
+            on_denied: task.on_denied,
+            limits: limits(&task.limits),
+            workspace: relative_to(&self.batch.base, &task.workspace),
+            isolation: task.isolation.name().to_owned(),
+            system: system.to_owned(),
+            tools: registry.definitions(),
+            hooks_sha256,
+            turns: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// The tools that the task names. A tool that is not named is not there at all.
+    fn registry(&self) -> Result<Registry, String> {
+        let mut registry = Registry::default();
+        for name in &self.task.tools {
+            let extra = self
+                .batch
+                .extra_tools
+                .iter()
+                .find(|tool| tool.name() == name)
+                .cloned();
+            let tool = extra
+                .or_else(|| builtin(name))
+                .ok_or_else(|| format!("there is no tool `{name}`"))?;
+            registry.register(tool)?;
+        }
+        Ok(registry)
+    }
+
+    fn hooks(
+        &self,
+        root: &Path,
+        environment: &BTreeMap<String, String>,
+        cancel: &CancellationToken,
+    ) -> io::Result<Hooks> {
+        let runtime = HookRuntime {
+            launcher: self.batch.launcher.clone(),
+            environment: environment.clone(),
+            workspace: root.to_path_buf(),
+            redactor: Arc::clone(&self.batch.redactor),
+            cancel: cancel.clone(),
+        };
+        Hooks::build(&self.task.hooks, &self.batch.callbacks, runtime).map_err(io::Error::other)
+    }
+
+    fn hook_context(&self, root: &Path) -> HookContext {
+        HookContext {
+            session_id: format!("{}#{}", self.task.name, self.number),
+            transcript_path: self.dir.join(run_dir::TRANSCRIPT).display().to_string(),
+            cwd: root.display().to_string(),
+            permission_mode: self.task.mode.name().to_owned(),
+        }
+    }
+
+    fn policy(&self, root: &Path) -> Policy {
+        Policy {
+            mode: self.task.mode,
+            allow: self.task.allow.clone(),
+            deny: self.task.deny.clone(),
+            roots: Roots {
+                workspace: root.to_path_buf(),
+                additional: self.task.additional.clone(),
+                output: self.output_dir().canonicalize().ok(),
+                never_write: self.never_write(root),
+                closed: self.batch.closed.clone(),
+            },
+        }
+    }
+
+    /// The runner's own files, where they lie and where a copy of the workspace has them.
+    fn never_write(&self, root: &Path) -> Vec<PathBuf> {
+        let own = self.batch.never_write.iter().cloned();
+        let copied = self.batch.never_write.iter().filter_map(|path| {
+            let inside = path.strip_prefix(&self.task.workspace).ok()?;
+            (root != self.task.workspace).then(|| root.join(inside))
+        });
+        own.chain(copied)
+            .chain([
+                root.join("agent-batch.yaml"),
+                root.join("agent-batch-results"),
+            ])
+            .collect()
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let parent = self.batch.environment.clone().into_iter();
+        proc::child_environment(
+            parent,
+            &self.scratch.join("home"),
+            &self.scratch.join("tmp"),
+        )
+    }
+
+    /// Makes the attempt's own directories and its workspace.
+    fn prepare(&self) -> io::Result<Workspace> {
+        for dir in [
+            self.output_dir(),
+            self.scratch.join("home"),
+            self.scratch.join("tmp"),
+        ] {
+            fs::create_dir_all(&dir).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
+            })?;
+        }
+        let excluded = [
+            self.batch.out.clone(),
+            self.batch.scratch.root().to_path_buf(),
+        ];
+        Workspace::prepare_without(
+            &self.task.workspace,
+            self.task.isolation,
+            &self.scratch,
+            &excluded,
+        )
+    }
+
+    fn output_dir(&self) -> PathBuf {
+        self.dir.join(run_dir::OUTPUT)
+    }
+}
+
+impl Work {
+    /// The attempt could not be carried out.
+    fn failed(error: &io::Error, task: &Task) -> Self {
+        let ended = Ended {
+            stop: Stop::IoError,
+            message: error.to_string(),
+            reply: String::new(),
+            turns_skipped: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
+            leaked_processes: 0,
+            denials: 0,
+            messages: Vec::new(),
+        };
+        Self {
+            ended,
+            denials: 0,
+            checks: ChecksResult::NotRun,
+            failures: Vec::new(),
+        }
+    }
+}
+
+fn record(rule: &Rule) -> RuleRecord {
+    RuleRecord {
+        rule: rule.text().to_owned(),
+        source: format!("{} {}", rule.source().layer, rule.source().file),
+    }
+}
+
+/// The limits in the task file's terms.
+fn limits(limits: &Limits) -> Value {
+    json!({
+        "max_steps": limits.max_steps,
+        "max_total_steps": limits.max_total_steps,
+        "max_tokens": limits.max_tokens,
+        "max_output_tokens": limits.max_output_tokens,
+        "max_cost_usd": limits.max_cost,
+        "timeout": humantime::format_duration(limits.timeout).to_string(),
+        "tool_timeout": humantime::format_duration(limits.tool_timeout).to_string(),
+    })
+}
+
+/// A path as a person would name it from where the run was started.
+fn relative_to(base: &Path, path: &Path) -> String {
+    match path.strip_prefix(base) {
+        Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
+        Ok(inside) => inside.display().to_string(),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

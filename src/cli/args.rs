@@ -1,0 +1,166 @@
+//! What was typed: no I/O happens to fill these.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs LLM agents in CI: YAML tasks in, transcripts and JUnit out. Nothing ever asks a person.
+#[derive(Debug, Parser)]
+#[command(
+    name = "agent-batch",
+    version,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 0 all tasks passed, 1 a task failed its gate, 2 usage or an invalid task file, \
+3 infrastructure, 130/143 interrupted (reports are written first)."
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+}
+
+/// What to do instead of running tasks.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Validate task files and print what each task may do
+    Check(CheckArgs),
+    /// Tell, without running anything, how the gate would answer one call
+    Explain(ExplainArgs),
+    /// Make every report of a run directory again, from its transcripts alone
+    Report(ReportArgs),
+    /// Print a transcript for a person
+    Show(ShowArgs),
+    /// Print the JSON Schema of task files
+    Schema(SchemaArgs),
+    /// Run one process and everything that it starts under supervision
+    #[command(hide = true)]
+    Supervise,
+}
+
+/// Which task files, and how they are read.
+#[derive(Debug, Args)]
+pub(super) struct TaskArgs {
+    /// Task files, directories or globs (`tasks/*.yaml`)
+    #[arg(value_name = "TASK", required = true)]
+    pub(super) tasks: Vec<String>,
+    /// Project configuration: defaults for tasks and the policy ceiling [default: agent-batch.yaml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub(super) project: Option<PathBuf>,
+    /// Model for every task, in place of the one in the task file
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(super) model: Option<String>,
+    /// Lower every task's `max_steps` to N
+    #[arg(long, value_name = "N")]
+    pub(super) max_steps: Option<u32>,
+    /// One more deny rule for every task
+    #[arg(long = "deny", value_name = "RULE")]
+    pub(super) deny: Vec<String>,
+    /// Let tasks use the mode `bypassPermissions` in this run
+    #[arg(long)]
+    pub(super) allow_bypass: bool,
+}
+
+/// Run tasks.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) tasks: TaskArgs,
+    /// Run directory: transcripts and reports
+    #[arg(long, short, value_name = "DIR", default_value = "agent-batch-results")]
+    pub(super) out: PathBuf,
+    /// Tasks at the same time
+    #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) jobs: u16,
+    /// Ask the model for whole answers instead of streams
+    #[arg(long)]
+    pub(super) no_stream: bool,
+    /// Give a model call up after this time without anything new
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    pub(super) idle_timeout: std::time::Duration,
+    /// Most tries of one model call
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(super) max_tries: u16,
+    /// Keep copies of workspaces after the run
+    #[arg(long)]
+    pub(super) keep_workspaces: bool,
+    /// Live progress: a display on a terminal, lines elsewhere
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) progress: When,
+    /// Step summary, outputs and annotations for GitHub Actions
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) github: When,
+}
+
+/// Validate.
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) tasks: TaskArgs,
+}
+
+/// Ask the gate.
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    #[command(flatten)]
+    pub(super) tasks: TaskArgs,
+    /// The tool of the call
+    #[arg(long, value_name = "NAME")]
+    pub(super) tool: String,
+    /// The input of the call, a JSON object
+    #[arg(long, value_name = "JSON")]
+    pub(super) input: String,
+}
+
+/// Report.
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// The run directory
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+    /// Step summary, outputs and annotations for GitHub Actions
+    #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
+    pub(super) github: When,
+}
+
+/// Show.
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// A transcript, `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
+/// Schema.
+#[derive(Debug, Args)]
+pub(super) struct SchemaArgs {
+    /// The schema of `agent-batch.yaml` instead
+    #[arg(long)]
+    pub(super) project: bool,
+}
+
+/// When something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum When {
+    /// Where the environment is right for it
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,22 @@
+//! `agent-batch check`: validate, and print what each task may do.
+
+use crate::cli::args::CheckArgs;
+use crate::cli::settings::Settings;
+use crate::cli::{load, print};
+use crate::outcome::Exit;
+use crate::task::describe;
+
+/// Prints a table for each task; says everything that is wrong instead, if anything is.
+pub(super) fn check(args: &CheckArgs, settings: &Settings) -> Exit {
+    match load::load(&args.tasks, settings) {
+        Ok(loaded) => print(
+            &loaded
+                .tasks
+                .iter()
+                .map(describe)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        ),
+        Err(exit) => exit,
+    }
+}

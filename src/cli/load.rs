@@ -1,0 +1,292 @@
+//! From what was typed to tasks and their models. Everything that is wrong is said at once, before the first model call.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use globset::GlobBuilder;
+
+use crate::batch::Job;
+use crate::cli::args::{RunArgs, TaskArgs};
+use crate::cli::settings::Settings;
+use crate::cli::{fail, say};
+use crate::model::anthropic::{self, Anthropic};
+use crate::model::http::{self, Connection};
+use crate::model::scripted::{Script, Scripted};
+use crate::model::{Model, ModelError, ModelErrorKind};
+use crate::outcome::Exit;
+use crate::task::{self, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Task, TaskFile};
+
+/// The variable that holds the key of the Messages API.
+const KEY: &str = "ANTHROPIC_API_KEY";
+/// The variable that names another address of it.
+const BASE_URL: &str = "ANTHROPIC_BASE_URL";
+
+/// The tasks, or the exit code after everything that is wrong was said.
+pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit> {
+    let files = expand(&args.tasks, &settings.base).map_err(|error| fail(Exit::Usage, &error))?;
+    let options = LoadOptions {
+        env: settings.environment.clone(),
+        cwd: settings.base.clone(),
+        allow_bypass: args.allow_bypass,
+        extra_allow: Vec::new(),
+        extra_deny: args.deny.clone(),
+        overrides: Overrides {
+            model: args.model.clone(),
+            max_steps: args.max_steps,
+            ..Overrides::default()
+        },
+    };
+    match task::load(&files, project(args, settings).as_ref(), &options) {
+        Ok(loaded) => {
+            if !loaded.warnings.is_empty() {
+                say(&task::render_all(&loaded.warnings, false));
+            }
+            Ok(loaded)
+        }
+        Err(diagnostics) => {
+            say(&task::render_all(&diagnostics, false));
+            let files: BTreeSet<&str> = diagnostics.iter().map(|one| one.file.as_str()).collect();
+            let count = |count: usize, word| crate::text::plural(count as u64, word);
+            let (errors, files) = (
+                count(diagnostics.len(), "error"),
+                count(files.len(), "file"),
+            );
+            Err(fail(
+                Exit::Usage,
+                &format!("{errors} in {files}; no model was called"),
+            ))
+        }
+    }
+}
+
+/// The project's file: the one that was named, or the one in the directory where the run was started. Nothing else in a
+/// checkout is configuration.
+fn project(args: &TaskArgs, settings: &Settings) -> Option<TaskFile> {
+    let named = args.project.as_ref().map(|path| settings.base.join(path));
+    let here =
+        || Some(settings.base.join(PROJECT_FILE)).filter(|path| path.symlink_metadata().is_ok());
+    let absolute = named.or_else(here)?;
+    let display = args.project.as_ref().map_or_else(
+        || PROJECT_FILE.to_owned(),
+        |path| path.display().to_string(),
+    );
+    Some(TaskFile { display, absolute })
+}
+
+/// The files that the arguments mean: a file is itself, a directory its YAML files, a glob what it matches. In the order of
+/// the arguments, each sorted by name.
+fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
+    let mut files: Vec<TaskFile> = Vec::new();
+    for argument in arguments {
+        let path = base.join(argument);
+        let found = if path.is_dir() {
+            yaml_files(Path::new(argument), base)?
+        } else if path.symlink_metadata().is_ok() || !argument.contains(['*', '?', '[', '{']) {
+            vec![PathBuf::from(argument)]
+        } else {
+            matches(argument, base)?
+        };
+        if found.is_empty() {
+            return Err(format!(
+                "nothing matches `{argument}`; expected task files (`*.yaml`)"
+            ));
+        }
+        for display in found {
+            let file = TaskFile {
+                absolute: base.join(&display),
+                display: display.display().to_string(),
+            };
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn yaml_files(directory: &Path, base: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = base
+        .join(directory)
+        .read_dir()
+        .map_err(|error| format!("`{}`: {error}", directory.display()))?;
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| directory.join(entry.file_name()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        })
+        .filter(|path| base.join(path).is_file())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The files that a glob matches, for shells that did not expand it. `*` stays in one directory, `**` crosses.
+fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, String> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let matcher = glob
+        .map_err(|error| format!("`{pattern}` is no glob: {}", error.kind()))?
+        .compile_matcher();
+    let fixed: PathBuf = Path::new(pattern)
+        .components()
+        .take_while(|part| {
+            !part
+                .as_os_str()
+                .to_string_lossy()
+                .contains(['*', '?', '[', '{'])
+        })
+        .collect();
+    let mut walk = ignore::WalkBuilder::new(base.join(&fixed));
+    walk.standard_filters(false).follow_links(false);
+    if !pattern.contains("**") {
+        walk.max_depth(Some(
+            Path::new(pattern)
+                .components()
+                .count()
+                .saturating_sub(fixed.components().count()),
+        ));
+    }
+    let mut found: Vec<PathBuf> = walk
+        .build()
+        .flatten()
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| {
+            entry
+                .path()
+                .strip_prefix(base)
+                .unwrap_or(entry.path())
+                .to_path_buf()
+        })
+        .filter(|path| matcher.is_match(path))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The tasks with their models, or the exit code after what is missing was said. Makes no call.
+pub(super) fn jobs(
+    tasks: Vec<Task>,
+    args: &RunArgs,
+    settings: &Settings,
+) -> Result<Vec<Job>, Exit> {
+    let mut client: Option<reqwest::Client> = None;
+    let mut jobs = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let model: Result<Arc<dyn Model>, (Exit, String)> = match &task.model {
+            ModelRef::Scripted { name, path } => Script::load(path)
+                .map(|script| {
+                    Arc::new(Scripted::new(format!("scripted/{name}"), script)) as Arc<dyn Model>
+                })
+                .map_err(|error| (Exit::Usage, error.to_string())),
+            ModelRef::Anthropic { id } => anthropic(id, &mut client, args, settings)
+                .map(|model| Arc::new(model) as Arc<dyn Model>)
+                .map_err(|error| (Exit::Infrastructure, error.message)),
+        };
+        let model =
+            model.map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))?;
+        if task.limits.max_cost.is_some() && model.facts().is_none() {
+            let message = format!(
+                "`max_cost_usd` needs a model with a known price, and `{}` is not listed",
+                model.name()
+            );
+            return Err(fail(
+                Exit::Usage,
+                &format!("{}: {message}; use `max_tokens`", task.file),
+            ));
+        }
+        jobs.push(Job {
+            task: Arc::new(task),
+            model,
+        });
+    }
+    Ok(jobs)
+}
+
+/// One HTTP client is shared by all tasks.
+fn anthropic(
+    id: &str,
+    client: &mut Option<reqwest::Client>,
+    args: &RunArgs,
+    settings: &Settings,
+) -> Result<Anthropic, ModelError> {
+    let key = settings.variable(KEY).ok_or_else(|| ModelError {
+        kind: ModelErrorKind::Auth,
+        message: format!(
+            "`anthropic/{id}` needs an API key: set {KEY}; it is read from the environment only"
+        ),
+    })?;
+    let mut wanted = anthropic::Settings::new(crate::redact::Secret::new(key.to_owned()));
+    if let Some(base_url) = settings.variable(BASE_URL) {
+        base_url.clone_into(&mut wanted.base_url);
+    }
+    wanted.streaming = !args.no_stream;
+    wanted.idle_timeout = args.idle_timeout;
+    wanted.progress_timeout = wanted
+        .progress_timeout
+        .min(args.idle_timeout.saturating_mul(5));
+    wanted.retry.max_tries = args.max_tries.into();
+    let shared = match client {
+        Some(shared) => shared.clone(),
+        None => client.insert(http::client(&connection(settings)?)?).clone(),
+    };
+    Anthropic::new(id, wanted, shared)
+}
+
+/// Extra root certificates, for networks that open TLS.
+fn connection(settings: &Settings) -> Result<Connection, ModelError> {
+    let Some(file) = settings.file("NODE_EXTRA_CA_CERTS") else {
+        return Ok(Connection::default());
+    };
+    let extra_roots = std::fs::read(file).map_err(|error| ModelError {
+        kind: ModelErrorKind::Api,
+        message: format!(
+            "NODE_EXTRA_CA_CERTS: `{}` could not be read: {error}",
+            file.display()
+        ),
+    })?;
+    Ok(Connection {
+        extra_roots: Some(extra_roots),
+        ..Connection::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    #[test]
+    fn arguments_are_files_directories_and_globs() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [
+            "tasks/b.yaml",
+            "tasks/a.yml",
+            "tasks/deep/c.yaml",
+            "tasks/notes.txt",
+        ] {
+            fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(path), "").unwrap();
+        }
+        let expand = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
+            super::expand(&arguments, dir.path()).map(|files| {
+                files
+                    .into_iter()
+                    .map(|file| file.display)
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(expand(&["tasks"]).unwrap(), ["tasks/a.yml", "tasks/b.yaml"]);
+        assert_eq!(expand(&["tasks/*.yaml"]).unwrap(), ["tasks/b.yaml"]);
+        assert_eq!(
+            expand(&["tasks/**/*.yaml", "tasks/b.yaml"]).unwrap(),
+            ["tasks/b.yaml", "tasks/deep/c.yaml"]
+        );
+        assert!(
+            expand(&["none/*.yaml"])
+                .unwrap_err()
+                .contains("none/*.yaml")
+        );
+    }
+}

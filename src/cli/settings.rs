@@ -1,0 +1,117 @@
+//! The only place that reads the process's environment: it is read once, here, into plain values.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use crate::cli::args::When;
+use crate::redact::Secret;
+
+/// What the surroundings say.
+pub(super) struct Settings {
+    /// The environment, values that are no UTF-8 left out.
+    pub(super) environment: BTreeMap<String, String>,
+    /// The directory that the run was started in, physical.
+    pub(super) base: PathBuf,
+    /// Our own program.
+    pub(super) program: PathBuf,
+    /// Where private files go.
+    pub(super) temp: PathBuf,
+    /// Whether stderr is a terminal.
+    pub(super) terminal: bool,
+}
+
+/// Parts of a variable's name that make its value a secret.
+const SECRET_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+
+/// Variables that name a file which the CI runner executes or shows afterwards.
+const RUNNER_FILES: [&str; 5] = [
+    "GITHUB_ENV",
+    "GITHUB_PATH",
+    "GITHUB_OUTPUT",
+    "GITHUB_STATE",
+    "GITHUB_STEP_SUMMARY",
+];
+
+impl Settings {
+    /// Reads the surroundings.
+    ///
+    /// # Errors
+    /// The current directory or our own program cannot be found.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this file is the one place that reads the environment"
+    )]
+    pub(super) fn read() -> io::Result<Self> {
+        let text = |value: std::ffi::OsString| value.into_string().ok();
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+            .collect();
+        Ok(Self {
+            environment,
+            base: std::env::current_dir()?.canonicalize()?,
+            program: std::env::current_exe()?,
+            temp: std::env::temp_dir(),
+            terminal: io::stderr().is_terminal(),
+        })
+    }
+
+    /// A variable that is set and not empty.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// A file that a variable names.
+    pub(super) fn file(&self, name: &str) -> Option<&Path> {
+        self.variable(name).map(Path::new)
+    }
+
+    /// Values that must never be stored or shown.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let is_secret = |name: &str| {
+            SECRET_PARTS
+                .iter()
+                .any(|part| name.to_ascii_uppercase().contains(part))
+        };
+        let secrets = self.environment.iter().filter(|(name, _)| is_secret(name));
+        secrets
+            .map(|(_, value)| Secret::new(value.clone()))
+            .collect()
+    }
+
+    /// The CI runner's command files: closed to every task.
+    pub(super) fn runner_files(&self) -> Vec<PathBuf> {
+        let files = RUNNER_FILES.iter().filter_map(|name| self.file(name));
+        let directory = |file: &Path| {
+            let parent = file
+                .parent()
+                .filter(|parent| parent.ends_with("_runner_file_commands"));
+            parent.map(Path::to_path_buf)
+        };
+        files
+            .flat_map(|file| [Some(file.to_path_buf()), directory(file)])
+            .flatten()
+            .collect()
+    }
+
+    /// Whether to speak to GitHub Actions.
+    pub(super) fn github(&self, when: When) -> bool {
+        decide(when, self.variable("GITHUB_ACTIONS") == Some("true"))
+    }
+
+    /// Whether to draw live progress instead of lines.
+    pub(super) fn draws_progress(&self, when: When) -> bool {
+        decide(when, self.terminal && self.variable("CI").is_none())
+    }
+}
+
+fn decide(when: When, auto: bool) -> bool {
+    match when {
+        When::Auto => auto,
+        When::Always => true,
+        When::Never => false,
+    }
+}

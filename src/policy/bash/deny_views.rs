@@ -1,0 +1,279 @@
+//! Every way in which a command may be meant, for deny rules.
+//!
+//! A deny rule has to see `rm` in `/bin/rm`, `sudo -u root rm`, `find -exec rm`, `sh -c 'rm x'` and `env -S 'rm x'`.
+//! So views are taken widely: behind a wrapper every later word may be the command, text for a shell is analysed
+//! again, options between a command and its subcommand are left out. A view too many costs a refusal; what cannot be
+//! viewed at all is reported, and then no deny rule can be ruled out. A deny rule is no boundary all the same: a
+//! script can do what it denies, and that is the sandbox's task.
+
+use std::rc::Rc;
+
+use super::lexer::Word;
+use super::wrappers::{basename, is_shell, is_state_builtin, runs_arguments};
+use super::{Analysis, Step, analyse};
+
+/// Deepest nesting of text for shells.
+const MAX_DEPTH: usize = 4;
+/// Most texts that are analysed again.
+const MAX_TEXTS: usize = 64;
+
+/// One way to read a command: its head, and its arguments from some word on.
+pub(super) struct View {
+    words: Rc<[Word]>,
+    head: usize,
+    arguments: usize,
+}
+
+impl View {
+    pub(super) fn head(&self) -> &Word {
+        &self.words[self.head]
+    }
+
+    pub(super) fn name(&self) -> &str {
+        basename(&self.words[self.head].text)
+    }
+
+    pub(super) fn arguments(&self) -> &[Word] {
+        self.words.get(self.arguments..).unwrap_or_default()
+    }
+
+    /// Whether a deny rule's words match.
+    pub(super) fn matches(&self, rule: &[String], prefix: bool) -> bool {
+        let Some((head, rest)) = rule.split_first() else {
+            return false;
+        };
+        let own = self.head();
+        if !(own.text == *head || self.name() == head || own.glob || own.dynamic) {
+            return false;
+        }
+        let arguments = self.arguments();
+        let open = |word: &Word| word.glob || word.dynamic;
+        let long_enough = arguments.len() >= rest.len() || arguments.iter().any(open);
+        let short_enough = prefix || arguments.len() <= rest.len() || arguments.iter().any(open);
+        long_enough
+            && short_enough
+            && rest
+                .iter()
+                .zip(arguments)
+                .all(|(rule, word)| open(word) || word.text == *rule)
+    }
+}
+
+/// The views of a line.
+#[derive(Default)]
+pub(super) struct Views {
+    pub(super) all: Vec<View>,
+    /// Lines found in text for shells.
+    pub(super) nested: Vec<Analysis>,
+    /// What could not be viewed.
+    pub(super) unknown: Option<String>,
+    texts: usize,
+}
+
+/// Takes all views of an analysed line.
+pub(super) fn views(analysis: &Analysis, workspace: &str) -> Views {
+    let mut views = Views {
+        unknown: analysis.unknown.clone(),
+        ..Views::default()
+    };
+    for step in &analysis.steps {
+        views.step(step, workspace, 0);
+    }
+    for text in &analysis.nested {
+        views.text(text, workspace, 0);
+    }
+    views
+}
+
+impl Views {
+    fn cannot(&mut self, what: impl Into<String>) {
+        self.unknown.get_or_insert_with(|| what.into());
+    }
+
+    fn step(&mut self, step: &Step, workspace: &str, depth: usize) {
+        let words: Rc<[Word]> = step.words.clone().into();
+        let mut visited = vec![false; words.len()];
+        // The heads still to be looked at; a wrapper adds every word behind it, once.
+        let mut heads = vec![0];
+        while let Some(head) = heads.pop() {
+            if head >= words.len() || std::mem::replace(&mut visited[head], true) {
+                continue;
+            }
+            self.command(&words, head);
+            let name = basename(&words[head].text);
+            let arguments = &words[head + 1..];
+            if name == "find" {
+                let runs =
+                    |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok");
+                heads.extend((head + 1..words.len()).filter(|at| runs(&words[at - 1])));
+            } else if runs_arguments(name) {
+                heads.extend(head + 1..words.len());
+                for word in arguments {
+                    let text = word
+                        .text
+                        .split_once('=')
+                        .filter(|(name, _)| name.starts_with("--"));
+                    let text = text.map_or(word.text.as_str(), |(_, value)| value);
+                    let text = text.strip_prefix("-S").unwrap_or(text);
+                    if text.contains(char::is_whitespace) || text.contains(';') {
+                        self.text(text, workspace, depth);
+                    }
+                }
+            } else if is_shell(name) {
+                self.shell(arguments, step.stdin.as_deref(), workspace, depth);
+            } else if name == "eval" {
+                let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
+                self.text(&texts.join(" "), workspace, depth);
+            } else if name == "trap" {
+                arguments
+                    .iter()
+                    .take(2)
+                    .for_each(|word| self.text(&word.text, workspace, depth));
+            } else if is_state_builtin(name) {
+                self.cannot(format!("`{name}`, which changes the shell"));
+            }
+        }
+    }
+
+    /// A command as written, and without the options (and their values) between it and a later word.
+    fn command(&mut self, words: &Rc<[Word]>, head: usize) {
+        if words[head].text.starts_with('-') {
+            return;
+        }
+        let is_option = |at: usize| words[at].text.starts_with('-');
+        let mut arguments = head + 1;
+        loop {
+            self.all.push(View {
+                words: Rc::clone(words),
+                head,
+                arguments,
+            });
+            let goes_on = arguments < words.len()
+                && (is_option(arguments) || arguments > head + 1 && is_option(arguments - 1));
+            if !goes_on {
+                break;
+            }
+            arguments += 1;
+        }
+    }
+
+    fn shell(&mut self, arguments: &[Word], stdin: Option<&str>, workspace: &str, depth: usize) {
+        let runs_text = |word: &Word| {
+            word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('c')
+        };
+        if let Some(option) = arguments.iter().position(runs_text) {
+            for word in &arguments[option + 1..] {
+                if !word.text.starts_with('-') {
+                    self.text(&word.text, workspace, depth);
+                }
+            }
+            return;
+        }
+        let takes_value = |word: &Word| {
+            matches!(
+                word.text.as_str(),
+                "-o" | "-O" | "+o" | "+O" | "--rcfile" | "--init-file"
+            )
+        };
+        let script = arguments.iter().enumerate().any(|(at, word)| {
+            !word.text.starts_with(['-', '+']) && !(at > 0 && takes_value(&arguments[at - 1]))
+        });
+        match stdin {
+            Some(text) => self.text(text, workspace, depth),
+            None if !script => self.cannot("a shell that reads its commands from somewhere else"),
+            None => {}
+        }
+    }
+
+    fn text(&mut self, text: &str, workspace: &str, depth: usize) {
+        self.texts += 1;
+        if depth >= MAX_DEPTH || self.texts > MAX_TEXTS {
+            return self.cannot("text for a shell, nested too deep");
+        }
+        if text.trim().is_empty() {
+            return;
+        }
+        match analyse(text, workspace) {
+            Err(refusal) => self.cannot(refusal.construct),
+            Ok(analysis) => {
+                if let Some(construct) = &analysis.unknown {
+                    self.cannot(construct.clone());
+                }
+                for step in &analysis.steps {
+                    self.step(step, workspace, depth + 1);
+                }
+                for inner in &analysis.nested {
+                    self.text(inner, workspace, depth + 1);
+                }
+                self.nested.push(analysis);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sees(line: &str, rule: &str) -> bool {
+        let words: Vec<String> = rule.split(' ').map(str::to_owned).collect();
+        let analysis = analyse(line, "/w").unwrap();
+        views(&analysis, "/w")
+            .all
+            .iter()
+            .any(|view| view.matches(&words, true))
+    }
+
+    #[test]
+    fn a_command_is_seen_behind_everything_that_runs_it() {
+        for line in [
+            "rm x",
+            "/bin/rm x",
+            "./rm",
+            "sudo -u root rm x",
+            "env A=1 rm x",
+            "timeout 5 rm",
+            "xargs -0 rm",
+            "nice -n 5 rm x",
+            "find . -execdir rm {} \\;",
+            "bash -lc 'echo a; rm x'",
+            "eval 'rm x'",
+            "env -S 'rm x'",
+            "env --split-string='rm x'",
+            "watch 'rm x'",
+            "trap 'rm x' EXIT",
+            "bash <<'E'\nrm x\nE",
+            "sudo bash -c 'sudo rm x'",
+            "echo $(rm x)",
+            "su -c 'rm x' root",
+        ] {
+            assert!(sees(line, "rm"), "{line}");
+        }
+        for line in ["ls rm", "git rm x", "echo 'rm x'", "rmdir x"] {
+            assert!(!sees(line, "rm"), "{line}");
+        }
+        for line in [
+            "git -c a=b push",
+            "git --no-pager push",
+            "git -C x push -f",
+            "git push",
+        ] {
+            assert!(sees(line, "git push"), "{line}");
+        }
+        assert!(!sees("git pushx", "git push"));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_reported() {
+        for line in ["cat x | sh", "source x", "alias a=b", "bash -c 'echo $X'"] {
+            assert!(
+                views(&analyse(line, "/w").unwrap(), "/w").unknown.is_some(),
+                "{line}"
+            );
+        }
+        assert_eq!(
+            views(&analyse("bash scripts/ci.sh", "/w").unwrap(), "/w").unknown,
+            None
+        );
+    }
+}

@@ -1,0 +1,740 @@
+//! Options that a prefix rule does not cover although the tool looks harmless, as data.
+//!
+//! An option is *refused* if it runs a program, loads configuration or reaches elsewhere; it *writes* if its value is a
+//! file that an Edit or Write rule has to cover; it stays *inside* if its value has to lie in the workspace. A rule
+//! that is exact, or whose own words name the option, lifts the guard. The table is read by `options`, which knows
+//! about abbreviations and bundles.
+
+/// Raised when the meaning of the table changes.
+pub const VERSION: u32 = 1;
+
+/// How a tool reads its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `--long[=value]`, abbreviations, bundles of short options.
+    Long,
+    /// Words with one or two dashes, no bundles (`find`, `go`).
+    Words,
+}
+
+/// What else has to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extra {
+    Nothing,
+    /// No prefix rule at all.
+    ExactOnly,
+    /// No operand may contain the text.
+    NoOperandWith(&'static str),
+    /// No operand may begin with the text.
+    NoOperandFrom(&'static str),
+    /// No argument word may be one of these.
+    NoWord(&'static [&'static str]),
+    /// All operands are written.
+    OperandsWritten,
+    /// The second operand is written.
+    SecondOperandWritten,
+    /// No `NAME=value` operand.
+    NoVariables,
+    /// Options may be bundled in the first word without a dash.
+    BareBundle,
+    /// Subcommands that run what they are told, unless the rule names them.
+    Subcommands(&'static [&'static str]),
+    /// Options belong to the script once the rule names one.
+    Interpreter,
+    Sed,
+    Awk,
+    Jq,
+    Yq,
+}
+
+/// One row: some heads, perhaps only some of their subcommands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guard {
+    pub(super) heads: &'static [&'static str],
+    /// Empty: all.
+    pub(super) subcommands: &'static [&'static str],
+    pub(super) style: Style,
+    /// An entry of [`Style::Words`] that ends in `*` is a prefix.
+    pub(super) refused: &'static [&'static str],
+    pub(super) writes: &'static [&'static str],
+    pub(super) inside: &'static [&'static str],
+    /// Long options that look like abbreviations of the others and are none.
+    pub(super) known: &'static [&'static str],
+    /// Short options whose value may be attached: the rest of their bundle is no option.
+    pub(super) valued: &'static str,
+    /// Whether `--` ends the options.
+    pub(super) ends: bool,
+    pub(super) extra: Extra,
+}
+
+const NONE: Guard = Guard {
+    heads: &[],
+    subcommands: &[],
+    style: Style::Long,
+    refused: &[],
+    writes: &[],
+    inside: &[],
+    known: &[],
+    valued: "",
+    ends: true,
+    extra: Extra::Nothing,
+};
+
+/// Global options of git that take a value as a word of their own.
+pub(super) const GIT_GLOBAL_VALUED: [&str; 8] = [
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--exec-path",
+    "--config-env",
+    "--attr-source",
+];
+
+/// Global options of git that a prefix rule may leave open.
+pub(super) const GIT_GLOBAL_HARMLESS: [&str; 7] = [
+    "--no-pager",
+    "--version",
+    "--help",
+    "--no-optional-locks",
+    "--literal-pathspecs",
+    "--no-replace-objects",
+    "--no-lazy-fetch",
+];
+
+/// The table. Rows of one head add up.
+pub(super) const TABLE: &[Guard] = &[
+    Guard {
+        heads: &["git"],
+        refused: &[
+            "--ext-diff",
+            "--textconv",
+            "--upload-pack",
+            "--receive-pack",
+            "--exec",
+            "--open-files-in-pager",
+            "--config",
+            "--template",
+            "--no-index",
+            "--remote",
+            "--separate-git-dir",
+            "--extcmd",
+            "--tool",
+            "--sign-program",
+            "--smtp-server",
+            "--sendmail-cmd",
+            "--to-cmd",
+            "--cc-cmd",
+            "--header-cmd",
+        ],
+        writes: &["--output", "--output-directory"],
+        known: &["--text", "--exec-batch", "--remotes"],
+        extra: Extra::NoOperandWith("ext::"),
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        extra: Extra::Subcommands(&[
+            "difftool",
+            "mergetool",
+            "bisect",
+            "submodule",
+            "filter-branch",
+            "hook",
+            "daemon",
+            "config",
+            "send-email",
+            "instaweb",
+            "web--browse",
+            "credential",
+            "maintenance",
+            "for-each-repo",
+            "remote-ext",
+            "upload-pack",
+            "receive-pack",
+            "shell",
+            "init",
+            "worktree",
+            "help",
+            "fast-import",
+        ]),
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &[
+            "grep",
+            "diff",
+            "log",
+            "show",
+            "format-patch",
+            "diff-tree",
+            "diff-index",
+            "diff-files",
+            "stash",
+        ],
+        refused: &["-O"],
+        valued: "eSGUnlABCMXfm",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["clone"],
+        refused: &["-c", "-u"],
+        valued: "bjo",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["rebase"],
+        refused: &["-x"],
+        valued: "sXC",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["archive", "format-patch"],
+        writes: &["-o"],
+        valued: "vUSGn",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["ls-remote", "fetch", "pull", "push"],
+        extra: Extra::NoOperandFrom("ext:"),
+        ..NONE
+    },
+    Guard {
+        heads: &["find"],
+        style: Style::Words,
+        refused: &[
+            "-exec*",
+            "-ok*",
+            "-delete",
+            "-fprint*",
+            "-fls",
+            "-files0-from",
+        ],
+        ends: false,
+        ..NONE
+    },
+    Guard {
+        heads: &["fd", "fdfind"],
+        refused: &[
+            "-x",
+            "-X",
+            "--exec",
+            "--exec-batch",
+            "--search-path-from",
+            "--ignore-file",
+        ],
+        valued: "tedEScjo",
+        ..NONE
+    },
+    Guard {
+        heads: &["rg"],
+        refused: &["--pre", "--hostname-bin", "-z", "--search-zip"],
+        valued: "efgtTABCmMrjEd",
+        ..NONE
+    },
+    Guard {
+        heads: &["sort"],
+        refused: &[
+            "--compress-program",
+            "-T",
+            "--temporary-directory",
+            "--files0-from",
+        ],
+        writes: &["-o", "--output"],
+        valued: "ktS",
+        ..NONE
+    },
+    Guard {
+        heads: &["wc", "du"],
+        refused: &["--files0-from"],
+        ..NONE
+    },
+    Guard {
+        heads: &["uniq"],
+        valued: "fsw",
+        extra: Extra::SecondOperandWritten,
+        ..NONE
+    },
+    Guard {
+        heads: &["xxd"],
+        style: Style::Words,
+        valued: "cglosnR",
+        extra: Extra::SecondOperandWritten,
+        ..NONE
+    },
+    Guard {
+        heads: &["tee"],
+        extra: Extra::OperandsWritten,
+        ..NONE
+    },
+    Guard {
+        heads: &["sed", "gsed"],
+        extra: Extra::Sed,
+        ..NONE
+    },
+    Guard {
+        heads: &["awk", "gawk", "mawk", "nawk", "original-awk"],
+        extra: Extra::Awk,
+        ..NONE
+    },
+    Guard {
+        heads: &["tar", "gtar", "bsdtar"],
+        refused: &[
+            "--checkpoint-action",
+            "--to-command",
+            "-I",
+            "--use-compress-program",
+            "-F",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+            "--rmt-command",
+            "-P",
+            "--absolute-names",
+        ],
+        writes: &["--index-file"],
+        known: &["--checkpoint", "--info"],
+        extra: Extra::BareBundle,
+        ..NONE
+    },
+    Guard {
+        heads: &["curl"],
+        refused: &[
+            "-o",
+            "--output",
+            "--output-dir",
+            "-O",
+            "--remote-name",
+            "--remote-name-all",
+            "--remote-header-name",
+            "-J",
+            "-K",
+            "--config",
+            "-T",
+            "--upload-file",
+            "-F",
+            "--form",
+            "--form-string",
+            "-d",
+            "--data",
+            "--data-ascii",
+            "--data-binary",
+            "--data-raw",
+            "--data-urlencode",
+            "--json",
+            "--url-query",
+            "-x",
+            "--proxy",
+            "--preproxy",
+            "--socks4",
+            "--socks4a",
+            "--socks5",
+            "--socks5-hostname",
+            "-D",
+            "--dump-header",
+            "-c",
+            "--cookie-jar",
+            "-b",
+            "--cookie",
+            "--unix-socket",
+            "--abstract-unix-socket",
+            "--trace",
+            "--trace-ascii",
+            "--netrc",
+            "--netrc-file",
+            "--netrc-optional",
+            "-n",
+            "-E",
+            "--cert",
+            "--key",
+            "--cacert",
+            "--capath",
+            "--engine",
+            "--libcurl",
+            "--stderr",
+            "--etag-save",
+            "--etag-compare",
+            "--hsts",
+            "--alt-svc",
+            "--variable",
+            "--resolve",
+            "--connect-to",
+            "--dns-servers",
+            "--doh-url",
+            "--interface",
+            "--proto-redir",
+            "--create-file-mode",
+            "-t",
+            "--telnet-option",
+            "-Q",
+            "--quote",
+            "--ftp-create-dirs",
+            "--random-file",
+            "--egd-file",
+            "-w",
+            "--write-out",
+            "-H",
+            "--header",
+            "--proxy-header",
+        ],
+        valued: "AemruUXyYzPCh",
+        extra: Extra::NoOperandWith("file:"),
+        ..NONE
+    },
+    Guard {
+        heads: &["wget"],
+        extra: Extra::ExactOnly,
+        ..NONE
+    },
+    Guard {
+        heads: &["rsync"],
+        refused: &[
+            "-e",
+            "--rsh",
+            "--rsync-path",
+            "--config",
+            "--password-file",
+            "--daemon",
+        ],
+        writes: &["--log-file", "--write-batch", "--only-write-batch"],
+        valued: "fMTB",
+        ..NONE
+    },
+    Guard {
+        heads: &["ssh", "scp", "sftp"],
+        refused: &[
+            "-o", "-F", "-S", "-J", "-D", "-L", "-R", "-W", "-w", "-E", "-I", "-A", "-X", "-Y",
+        ],
+        valued: "plicbmBeOQ",
+        ..NONE
+    },
+    Guard {
+        heads: &["man"],
+        refused: &[
+            "-P",
+            "--pager",
+            "-H",
+            "--html",
+            "-C",
+            "--config-file",
+            "-M",
+            "--manpath",
+            "-p",
+            "--preprocessor",
+            "-X",
+            "--gxditview",
+            "-T",
+            "--troff-device",
+            "-Z",
+            "--ditroff",
+            "-l",
+            "--local-file",
+        ],
+        valued: "LmSesEr",
+        ..NONE
+    },
+    Guard {
+        heads: &["date"],
+        refused: &["-f", "--file", "-s", "--set"],
+        valued: "dr",
+        ..NONE
+    },
+    Guard {
+        heads: &["file"],
+        refused: &[
+            "-f",
+            "--files-from",
+            "-m",
+            "--magic-file",
+            "-C",
+            "--compile",
+            "-z",
+            "--uncompress",
+            "-Z",
+            "--uncompress-noreport",
+        ],
+        valued: "eFP",
+        ..NONE
+    },
+    Guard {
+        heads: &["less", "more"],
+        refused: &[
+            "-o",
+            "--log-file",
+            "-O",
+            "--LOG-FILE",
+            "-k",
+            "--lesskey-file",
+            "--lesskey-src",
+            "--lesskey-content",
+            "-T",
+            "--tag-file",
+            "-t",
+            "--tag",
+        ],
+        extra: Extra::NoOperandFrom("+"),
+        ..NONE
+    },
+    Guard {
+        heads: &["jq", "gojq", "jaq"],
+        refused: &[
+            "-f",
+            "--from-file",
+            "-L",
+            "--library-path",
+            "--rawfile",
+            "--slurpfile",
+            "--argfile",
+        ],
+        extra: Extra::Jq,
+        ..NONE
+    },
+    Guard {
+        heads: &["yq"],
+        refused: &[
+            "-i",
+            "--inplace",
+            "-s",
+            "--split-exp",
+            "--split-exp-file",
+            "--from-file",
+            "-f",
+        ],
+        known: &["--front-matter"],
+        extra: Extra::Yq,
+        ..NONE
+    },
+    Guard {
+        heads: &["base64", "base32"],
+        refused: &["-o", "--output"],
+        valued: "wb",
+        ..NONE
+    },
+    Guard {
+        heads: &["npm", "pnpm", "yarn", "bun"],
+        refused: &[
+            "--script-shell",
+            "--shell",
+            "--node-options",
+            "--prefix",
+            "-C",
+            "--dir",
+            "--cwd",
+            "--userconfig",
+            "--globalconfig",
+            "--registry",
+            "--git",
+            "--editor",
+            "--viewer",
+            "--browser",
+            "--init-module",
+            "--use-yarnrc",
+            "--global",
+            "-g",
+            "--config",
+            "--cafile",
+            "--https-proxy",
+            "--proxy",
+            "--local-prefix",
+            "--pnpmfile",
+            "--global-pnpmfile",
+            "--preload",
+            "--require",
+        ],
+        known: &["--dry-run", "--color"],
+        valued: "wFc",
+        ..NONE
+    },
+    Guard {
+        heads: &["cargo"],
+        refused: &["--config", "-Z", "-C"],
+        inside: &[
+            "--manifest-path",
+            "--target-dir",
+            "--out-dir",
+            "--artifact-dir",
+            "--lockfile-path",
+        ],
+        known: &["--color"],
+        valued: "jpFm",
+        extra: Extra::NoOperandFrom("+"),
+        ..NONE
+    },
+    Guard {
+        heads: &["make", "gmake"],
+        refused: &[
+            "-f",
+            "--file",
+            "--makefile",
+            "-C",
+            "--directory",
+            "-I",
+            "--include-dir",
+            "--eval",
+            "-E",
+        ],
+        valued: "jloW",
+        extra: Extra::NoVariables,
+        ..NONE
+    },
+    Guard {
+        heads: &["go"],
+        style: Style::Words,
+        refused: &[
+            "-exec",
+            "-toolexec",
+            "-vettool",
+            "-overlay",
+            "-ldflags",
+            "-gccgoflags",
+            "-gcflags",
+            "-asmflags",
+            "-modfile",
+            "-C",
+            "-pkgdir",
+            "-compiler",
+            "-modcacherw",
+            "-pgo",
+        ],
+        writes: &[
+            "-o",
+            "-coverprofile",
+            "-cpuprofile",
+            "-memprofile",
+            "-blockprofile",
+            "-mutexprofile",
+            "-trace",
+            "-outputdir",
+            "-test.coverprofile",
+            "-test.cpuprofile",
+            "-test.memprofile",
+            "-test.blockprofile",
+            "-test.mutexprofile",
+            "-test.trace",
+            "-test.outputdir",
+            "-test.testlogfile",
+            "-test.gocoverdir",
+        ],
+        ends: false,
+        ..NONE
+    },
+    Guard {
+        heads: &["pytest", "py.test"],
+        refused: &[
+            "-p",
+            "-c",
+            "--config-file",
+            "-o",
+            "--override-ini",
+            "--rootdir",
+            "--confcutdir",
+            "--pdbcls",
+            "--pastebin",
+            "--import-mode",
+        ],
+        writes: &[
+            "--junitxml",
+            "--junit-xml",
+            "--log-file",
+            "--report-log",
+            "--basetemp",
+            "--debug",
+        ],
+        known: &["--color", "--co", "--collect-only", "--pdb"],
+        valued: "kmnrW",
+        ..NONE
+    },
+    Guard {
+        heads: &["node", "nodejs"],
+        refused: &[
+            "-r",
+            "--require",
+            "--import",
+            "--loader",
+            "--experimental-loader",
+            "-e",
+            "--eval",
+            "-p",
+            "--print",
+            "-pe",
+            "--env-file",
+            "--env-file-if-exists",
+            "--inspect",
+            "--inspect-brk",
+            "--inspect-wait",
+            "--openssl-config",
+            "--icu-data-dir",
+            "-C",
+            "--conditions",
+            "--build-snapshot",
+            "--build-snapshot-config",
+            "--snapshot-blob",
+            "--experimental-config-file",
+            "--experimental-default-config-file",
+            "--run",
+            "-i",
+            "--interactive",
+            "--test-global-setup",
+        ],
+        writes: &[
+            "--diagnostic-dir",
+            "--test-reporter-destination",
+            "--report-directory",
+            "--redirect-warnings",
+            "--trace-event-file-pattern",
+            "--cpu-prof-dir",
+            "--heap-prof-dir",
+        ],
+        known: &["--test"],
+        extra: Extra::Interpreter,
+        ..NONE
+    },
+    Guard {
+        heads: &["gh"],
+        refused: &["-R", "--repo", "-w", "--web", "--hostname"],
+        valued: "LsqltaABHS",
+        ..NONE
+    },
+    Guard {
+        heads: &["printf"],
+        refused: &["-v"],
+        ..NONE
+    },
+    Guard {
+        heads: &["test", "["],
+        ends: false,
+        extra: Extra::NoWord(&["-v", "-R"]),
+        ..NONE
+    },
+];
+
+/// The rows that concern a command.
+pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
+    TABLE
+        .iter()
+        .filter(move |guard| guard.heads.contains(&head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_an_option_and_every_row_has_a_head() {
+        for guard in TABLE {
+            assert!(!guard.heads.is_empty());
+            for option in guard.refused.iter().chain(guard.writes).chain(guard.inside) {
+                assert!(option.starts_with('-') && option.len() > 1, "{option}");
+            }
+            for option in guard.known {
+                assert!(option.starts_with("--"), "{option}");
+            }
+        }
+    }
+}

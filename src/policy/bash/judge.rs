@@ -1,0 +1,515 @@
+//! A command line in front of the truth table: each row is a method that returns the refusal it stands for.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::super::explain::{self, Refused};
+use super::super::files::{self, Access, File};
+use super::super::rule::Specifier;
+use super::super::{Facts, Mode, Policy, Rule, paths};
+use super::deny_views::{Views, views};
+use super::lexer::Word;
+use super::options::inspect;
+use super::wrappers::{behind_transparent, is_state_builtin};
+use super::{Analysis, Step, Target, analyse, readonly, touched};
+
+/// Names that may be assigned for one command: they change how it reports, not what it runs.
+const HARMLESS_NAMES: [&str; 13] = [
+    "CI",
+    "NODE_ENV",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CARGO_TERM_COLOR",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+];
+
+/// Most paths that facts are gathered for.
+const MAX_QUERIES: usize = 2048;
+
+type Row = Result<(), Box<Refused>>;
+
+/// A line that may run under some rule.
+pub(in super::super) struct Line<'a> {
+    analysis: Analysis,
+    views: Views,
+    facts: &'a Facts,
+    policy: &'a Policy,
+}
+
+impl<'a> Line<'a> {
+    /// Analyses a line; the refusal is one that no rule lifts.
+    pub(in super::super) fn read(
+        command: &str,
+        facts: &'a Facts,
+        policy: &'a Policy,
+    ) -> Result<Self, Box<Refused>> {
+        let workspace = workspace(policy);
+        let analysis = analyse(command, workspace).map_err(|refusal| {
+            Refused::new("shell", format!("the command holds {}", refusal.construct))
+        })?;
+        Ok(Self {
+            views: views(&analysis, workspace),
+            analysis,
+            facts,
+            policy,
+        })
+    }
+
+    /// Every analysed line: this one and those in text for shells.
+    fn analyses(&self) -> impl Iterator<Item = &Analysis> {
+        std::iter::once(&self.analysis).chain(&self.views.nested)
+    }
+
+    /// Every directory that some command may run in.
+    fn all_dirs(&self) -> Vec<String> {
+        let mut dirs = BTreeSet::from([workspace(self.policy).to_owned()]);
+        for step in self.analyses().flat_map(|analysis| &analysis.steps) {
+            dirs.extend(step.dirs.iter().cloned());
+            dirs.extend(step.cd.iter().flatten().flatten().cloned());
+        }
+        dirs.into_iter().collect()
+    }
+
+    /// Row 1 and 2: deny rules on commands, and on the files that the line names.
+    pub(in super::super) fn deny(&self) -> Row {
+        for rule in self.policy.deny.iter().filter(|rule| rule.tool() == "Bash") {
+            let hit = match rule.specifier() {
+                Specifier::Whole => Some("every command".to_owned()),
+                Specifier::Words { words, prefix } => self
+                    .views
+                    .all
+                    .iter()
+                    .find(|view| view.matches(words, *prefix))
+                    .map(|view| show(std::iter::once(view.head()).chain(view.arguments()))),
+                Specifier::Path(_) | Specifier::Domain(_) | Specifier::Server(_) => None,
+            };
+            if let Some(what) = hit {
+                return Err(files::denied(rule, &what));
+            }
+        }
+        self.deny_paths()?;
+        let relevant = self
+            .policy
+            .deny
+            .iter()
+            .find(|rule| matches!(rule.tool(), "Bash" | "Read" | "Edit" | "Write"));
+        if let (Some(rule), Some(construct)) = (relevant, &self.views.unknown) {
+            let mut refused = Refused::new(
+                "rule",
+                format!(
+                    "the command holds {construct}, so a deny rule that matches cannot be ruled out"
+                ),
+            );
+            refused.rule = Some(rule.clone());
+            return Err(refused);
+        }
+        Ok(())
+    }
+
+    fn deny_paths(&self) -> Row {
+        for target in self.analyses().flat_map(|analysis| &analysis.targets) {
+            let access = if target.writes {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            self.deny_path(access, &target.dirs, &target.word.text)?;
+        }
+        let has_paths = |rule: &Rule| matches!(rule.specifier(), Specifier::Path(_));
+        if !self.policy.deny.iter().any(has_paths) {
+            return Ok(());
+        }
+        for step in self.analyses().flat_map(|analysis| &analysis.steps) {
+            let writes = step
+                .words
+                .iter()
+                .any(|word| touched::is_writing(&word.text));
+            for part in step.words.iter().flat_map(touched::paths_in) {
+                self.deny_named(Access::Read, &step.dirs, part)?;
+                if writes {
+                    self.deny_named(Access::Write, &step.dirs, part)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deny_path(&self, access: Access, dirs: &[String], path: &str) -> Row {
+        for dir in dirs {
+            let forms = touched::forms(dir, path, self.facts);
+            let forms: Vec<&Path> = forms.iter().map(AsRef::as_ref).collect();
+            if let Some(rule) = files::deny_rule(access, &forms, self.policy) {
+                return Err(files::denied(rule, &explain::quote(path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// As `deny_path` for a word that may be a path: a rule on the whole tool says nothing about words.
+    fn deny_named(&self, access: Access, dirs: &[String], path: &str) -> Row {
+        match self.deny_path(access, dirs, path) {
+            Err(refused)
+                if refused
+                    .rule
+                    .as_ref()
+                    .is_some_and(|rule| *rule.specifier() != Specifier::Whole) =>
+            {
+                Err(refused)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Row 4: removal of what must stay.
+    pub(in super::super) fn critical(&self) -> Row {
+        let dirs = self.all_dirs();
+        let roots = &self.policy.roots;
+        let hit = self.views.all.iter().find_map(|view| {
+            touched::critical_removal(view, &dirs, self.facts, roots).map(|word| (view, word))
+        });
+        match hit {
+            Some((view, word)) => Err(Refused::new(
+                "critical",
+                format!(
+                    "`{}` of {} would remove the root, a home, the working directory or one above it",
+                    view.name(),
+                    explain::quote(&word.text)
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Row 5a: never-paths named by redirections and by commands that write.
+    pub(in super::super) fn never(&self) -> Row {
+        for target in self.analyses().flat_map(|analysis| &analysis.targets) {
+            for dir in &target.dirs {
+                self.lookup_or_text(target, dir, |file| file.never())?;
+            }
+        }
+        let dirs = self.all_dirs();
+        for view in &self.views.all {
+            if let Some(word) = touched::never_path(view, &dirs, self.facts, &self.policy.roots) {
+                return Err(Refused::new(
+                    "protected",
+                    format!(
+                        "{} names a path that is never written",
+                        explain::quote(&word.text)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the whole shell is granted, by the mode or by a rule.
+    pub(in super::super) fn whole_shell(&self) -> Option<&'a Rule> {
+        self.policy
+            .allow
+            .iter()
+            .find(|rule| rule.tool() == "Bash" && *rule.specifier() == Specifier::Whole)
+    }
+
+    /// A construct that only a grant of the whole shell covers.
+    pub(in super::super) fn unknown(&self) -> Row {
+        match &self.analysis.unknown {
+            Some(construct) => Err(Refused::new(
+                "shell",
+                format!(
+                    "the command holds {construct}, which is not analysed, so no rule can cover it"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Row 6 in mode `plan`: every command in the table of reading ones, no file opened for writing.
+    pub(in super::super) fn reads_only(&self) -> Row {
+        self.unknown()?;
+        if let Some(target) = self.analysis.targets.iter().find(|target| target.writes) {
+            let why = format!(
+                "the redirection to {} writes a file",
+                explain::quote(&target.word.text)
+            );
+            return Err(Refused::new("mode", why));
+        }
+        for step in &self.analysis.steps {
+            let mut words = step.words.as_slice();
+            while let Some(inner) = behind_transparent(words) {
+                words = &words[inner..];
+            }
+            readonly::check(words).map_err(|why| Refused::new("mode", why))?;
+        }
+        Ok(())
+    }
+
+    /// Row 8: a rule for every command and every file. The rule of the first command stands for all.
+    pub(in super::super) fn covered(&self) -> Result<&'a Rule, Box<Refused>> {
+        self.unknown()?;
+        let mut first = None;
+        for step in &self.analysis.steps {
+            let rule = self.covers(step)?;
+            first.get_or_insert(rule);
+        }
+        for target in &self.analysis.targets {
+            let access = if target.writes {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            self.file(access, &target.word.text, &target.dirs)?;
+        }
+        first.ok_or_else(|| Refused::new("shell", "the command is empty"))
+    }
+
+    fn covers(&self, step: &Step) -> Result<&'a Rule, Box<Refused>> {
+        for assignment in &step.assignments {
+            let name = assignment
+                .name_before("=")
+                .map_or("", |length| &assignment.text[..length]);
+            if !HARMLESS_NAMES.contains(&name) {
+                let why = format!(
+                    "the assignment of {} may change what a command loads or runs",
+                    explain::quote(name)
+                );
+                return Err(Refused::new("shell", why));
+            }
+        }
+        // The reason of the last rule that matches but for what it leaves open beats "no rule".
+        let mut reason = None;
+        let mut words = step.words.as_slice();
+        loop {
+            for rule in &self.policy.allow {
+                match self.grants(rule, words, step) {
+                    Some(Ok(())) => {
+                        self.moves(step)?;
+                        return Ok(rule);
+                    }
+                    Some(Err(refused)) => reason = Some(refused),
+                    None => {}
+                }
+            }
+            match behind_transparent(words) {
+                Some(inner) => words = &words[inner..],
+                None => break,
+            }
+        }
+        let head = words.first().map_or("", |word| word.text.as_str());
+        if is_state_builtin(head) {
+            let why = format!(
+                "`{head}` changes the shell or evaluates its arguments, and only a rule for the whole of `Bash` opens it"
+            );
+            return Err(Refused::new("shell", why));
+        }
+        Err(reason.unwrap_or_else(|| {
+            Refused::uncovered(
+                self.policy.mode,
+                &show(step.words.iter()),
+                exact_rule(&step.words),
+            )
+        }))
+    }
+
+    /// Whether a rule covers a command: not at all, but for something, or wholly.
+    fn grants(&self, rule: &Rule, words: &[Word], step: &Step) -> Option<Row> {
+        let Specifier::Words {
+            words: fixed,
+            prefix,
+        } = rule.specifier()
+        else {
+            return None;
+        };
+        let same = |(word, fixed): (&Word, &String)| word.literal() == Some(fixed.as_str());
+        let matches = words.len() >= fixed.len()
+            && (*prefix || words.len() == fixed.len())
+            && words.iter().zip(fixed).all(same);
+        if !matches || is_state_builtin(&fixed[0]) {
+            return None;
+        }
+        Some(if *prefix {
+            self.guarded(rule, words, fixed.len(), step)
+        } else {
+            Ok(())
+        })
+    }
+
+    fn guarded(&self, rule: &Rule, words: &[Word], named: usize, step: &Step) -> Row {
+        let found = inspect(words, named);
+        if let Some(what) = found.refused {
+            let why = format!("the rule `{rule}` does not cover {what}");
+            return Err(Refused::new("option", why).with_candidate(exact_rule(words)));
+        }
+        for word in &found.writes {
+            self.file(Access::Write, &word.text, &step.dirs)?;
+        }
+        for word in &found.inside {
+            for dir in &step.dirs {
+                let key = paths::join(dir, &word.text);
+                let lexical = paths::lexical(dir, &word.text);
+                let physical = self.facts.get(&key).map(|facts| facts.physical.as_path());
+                let inside = |path: &Path| path.starts_with(&self.policy.roots.workspace);
+                if !inside(Path::new(&lexical)) || !physical.is_none_or(inside) {
+                    let why = format!(
+                        "the rule `{rule}` does not cover {}, which lies outside the workspace",
+                        explain::quote(&word.text)
+                    );
+                    return Err(Refused::new("option", why).with_candidate(exact_rule(words)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `cd` has to stay inside the workspace.
+    fn moves(&self, step: &Step) -> Row {
+        for reached in step.cd.iter().flatten().flatten() {
+            let roots = &self.policy.roots;
+            let inside = |path: &Path| {
+                std::iter::once(&roots.workspace)
+                    .chain(&roots.additional)
+                    .any(|root| path.starts_with(root))
+            };
+            let physical = self
+                .facts
+                .get(reached)
+                .map(|facts| facts.physical.as_path());
+            if !inside(Path::new(reached)) || !physical.is_none_or(inside) {
+                return Err(Refused::new("outside", "`cd` leads outside the workspace"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that the line opens needs a rule of its own, under every directory it may mean.
+    fn file(&self, access: Access, given: &str, dirs: &[String]) -> Row {
+        paths::check(given).map_err(|why| {
+            Refused::new("path", format!("the path {} {why}", explain::quote(given)))
+        })?;
+        for dir in dirs {
+            let Some(facts) = self.facts.get(&paths::join(dir, given)) else {
+                let why = format!("nobody could tell where {} leads", explain::quote(given));
+                return Err(Refused::new("path", why));
+            };
+            let file = File {
+                access,
+                given,
+                facts,
+                policy: self.policy,
+            };
+            file.deny()?;
+            file.never()?;
+            file.kind()?;
+            file.protected()?;
+            file.outside()?;
+            if file.allow_rule().is_none() {
+                return Err(file.uncovered());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a row on a target with its facts, or with what its text says if there are none.
+    fn lookup_or_text(&self, target: &Target, dir: &str, row: impl Fn(&File<'_>) -> Row) -> Row {
+        let given = target.word.text.as_str();
+        let lexical = super::super::PathFacts::by_text(paths::lexical(dir, given).into());
+        let known = self.facts.get(&paths::join(dir, given));
+        for facts in std::iter::once(&lexical).chain(known) {
+            row(&File {
+                access: if target.writes {
+                    Access::Write
+                } else {
+                    Access::Read
+                },
+                given,
+                facts,
+                policy: self.policy,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The paths that the decision on a line depends on.
+pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
+    let Ok(analysis) = analyse(command, workspace(policy)) else {
+        return Vec::new();
+    };
+    let views = views(&analysis, workspace(policy));
+    let mut queries = BTreeSet::new();
+    let mut add = |dirs: &[String], path: &str| {
+        for dir in dirs {
+            if queries.len() < MAX_QUERIES && paths::check(path).is_ok() {
+                queries.insert(paths::join(dir, path));
+            }
+        }
+    };
+    let has_deny_paths = policy
+        .deny
+        .iter()
+        .any(|rule| matches!(rule.specifier(), Specifier::Path(_)));
+    for analysis in std::iter::once(&analysis).chain(&views.nested) {
+        for target in &analysis.targets {
+            add(&target.dirs, &target.word.text);
+        }
+    }
+    for analysis in std::iter::once(&analysis).chain(&views.nested) {
+        for step in &analysis.steps {
+            for reached in step.cd.iter().flatten().flatten() {
+                add(&[String::from("/")], reached);
+            }
+            let mut words = step.words.as_slice();
+            loop {
+                let found = inspect(words, 1);
+                for word in found.writes.iter().chain(&found.inside) {
+                    add(&step.dirs, &word.text);
+                }
+                match behind_transparent(words) {
+                    Some(inner) => words = &words[inner..],
+                    None => break,
+                }
+            }
+            if has_deny_paths
+                || step
+                    .words
+                    .iter()
+                    .any(|word| touched::is_writing(super::wrappers::basename(&word.text)))
+            {
+                for part in step.words.iter().flat_map(touched::paths_in) {
+                    add(&step.dirs, part);
+                }
+            }
+        }
+    }
+    queries.into_iter().collect()
+}
+
+fn workspace(policy: &Policy) -> &str {
+    policy
+        .roots
+        .workspace
+        .to_str()
+        .filter(|path| !path.is_empty())
+        .unwrap_or("/")
+}
+
+fn show<'w>(words: impl Iterator<Item = &'w Word>) -> String {
+    explain::quote(&explain::command(words.map(|word| word.text.as_str())))
+}
+
+/// The rule that covers exactly this command.
+fn exact_rule(words: &[Word]) -> Option<String> {
+    let literal: Option<Vec<&str>> = words.iter().map(Word::literal).collect();
+    Some(format!("Bash({})", explain::command(literal?.into_iter())))
+}
+
+/// Whether the mode alone grants the whole shell.
+pub(in super::super) fn mode_grants_shell(mode: Mode) -> bool {
+    mode == Mode::BypassPermissions
+}

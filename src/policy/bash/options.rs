@@ -1,0 +1,442 @@
+//! Reads a command's options against the table of guarded ones.
+
+use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
+use super::lexer::Word;
+use super::scripts;
+use super::wrappers::basename;
+
+/// What a prefix rule leaves open on a command line and has to be looked at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Inspection {
+    /// The first guarded option or argument, named.
+    pub(in super::super) refused: Option<String>,
+    /// Files that options or operands write.
+    pub(in super::super) writes: Vec<Word>,
+    /// Paths that have to lie in the workspace.
+    pub(in super::super) inside: Vec<Word>,
+}
+
+impl Inspection {
+    pub(super) fn refuse(&mut self, what: impl Into<String>) {
+        self.refused.get_or_insert_with(|| what.into());
+    }
+}
+
+/// A command and the prefix of it that a rule has fixed.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) words: &'a [Word],
+    /// How many of the words the rule names, at least the head.
+    pub(super) named: usize,
+}
+
+impl<'a> Line<'a> {
+    fn rule_words(&self) -> impl Iterator<Item = &'a str> {
+        self.words[..self.named]
+            .iter()
+            .map(|word| word.text.as_str())
+    }
+
+    /// Whether the rule's own words name an option.
+    pub(super) fn names(&self, option: &str) -> bool {
+        self.rule_words().any(|word| {
+            word == option
+                || word
+                    .strip_prefix(option)
+                    .is_some_and(|rest| rest.starts_with('='))
+        })
+    }
+}
+
+/// Looks at the words behind the first `named` ones.
+pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
+    let mut found = Inspection::default();
+    let Some(head) = words.first() else {
+        return found;
+    };
+    let line = Line {
+        words,
+        named: named.clamp(1, words.len()),
+    };
+    let head = basename(&head.text);
+    let subcommand = if head == "git" {
+        git_subcommand(line, &mut found)
+    } else {
+        None
+    };
+    for guard in rows(head) {
+        let applies = guard.subcommands.is_empty()
+            || subcommand
+                .is_some_and(|index| guard.subcommands.contains(&words[index].text.as_str()));
+        if applies {
+            read(guard, line, subcommand, &mut found);
+        }
+    }
+    found
+}
+
+/// Finds git's subcommand and refuses global options that the rule does not name.
+fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
+    let mut at = 1;
+    while let Some(word) = line.words.get(at) {
+        let text = word.text.as_str();
+        if !text.starts_with('-') {
+            return Some(at);
+        }
+        if at >= line.named && !GIT_GLOBAL_HARMLESS.contains(&text) {
+            found.refuse(format!("the global option `{text}` of `git`"));
+        }
+        at += if GIT_GLOBAL_VALUED.contains(&text) {
+            2
+        } else {
+            1
+        };
+    }
+    None
+}
+
+fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut Inspection) {
+    match guard.extra {
+        Extra::ExactOnly if line.words.len() > line.named => {
+            found.refuse(format!("`{}` under a prefix rule", line.words[0].text));
+            return;
+        }
+        Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => {
+            return;
+        }
+        Extra::Sed => return scripts::sed(line, found),
+        Extra::Awk => return scripts::awk(line, found),
+        Extra::Subcommands(names) => {
+            if let Some(index) = subcommand.filter(|index| *index >= line.named) {
+                let name = line.words[index].text.as_str();
+                if names.contains(&name) || line.words[index].glob {
+                    found.refuse(format!(
+                        "the subcommand `{name}`, which the rule does not name"
+                    ));
+                }
+            }
+            return;
+        }
+        _ => {}
+    }
+    let operands = read_options(guard, line, found);
+    read_operands(guard, line, &operands, found);
+}
+
+/// Checks every option; returns the indices of the operands.
+fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<usize> {
+    let mut operands = Vec::new();
+    let mut ended = guard.ends && line.rule_words().any(|word| word == "--");
+    let mut value_of_option = false;
+    for (index, word) in line.words.iter().enumerate().skip(1) {
+        let text = word.text.as_str();
+        if ended || !text.starts_with('-') || text.len() == 1 {
+            if !std::mem::take(&mut value_of_option) {
+                operands.push(index);
+            }
+            continue;
+        }
+        value_of_option = false;
+        if guard.ends && text == "--" {
+            ended = true;
+            continue;
+        }
+        let next = line.words.get(index + 1);
+        if guard.style == Style::Words {
+            let letters = text.trim_start_matches('-');
+            value_of_option = letters.len() == 1 && guard.valued.contains(letters);
+            if index >= line.named {
+                read_word(guard, line, text, next, found);
+            }
+        } else if text.starts_with("--") {
+            if index >= line.named {
+                read_long(guard, line, text, next, found);
+            }
+        } else {
+            value_of_option = text
+                .chars()
+                .last()
+                .is_some_and(|last| guard.valued.contains(last) && text.len() == 2);
+            if index >= line.named {
+                read_bundle(guard, line, &text[1..], next, found);
+            }
+        }
+    }
+    operands
+}
+
+/// One long option, perhaps abbreviated.
+fn read_long(
+    guard: &Guard,
+    line: Line<'_>,
+    text: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(Word::from_text(value))),
+        None => (text, None),
+    };
+    let value = value.as_ref().or(next);
+    let exact = |option: &&&str| **option == name;
+    let abbreviated = |option: &&&str| {
+        option.starts_with("--") && option.starts_with(name) && !guard.known.contains(&name)
+    };
+    let (refused, writes, inside) = (
+        guard.refused.iter(),
+        guard.writes.iter(),
+        guard.inside.iter(),
+    );
+    if let Some(option) = writes.clone().find(exact) {
+        value_written(line, option, value, &mut found.writes, &mut found.refused);
+    } else if let Some(option) = inside.clone().find(exact) {
+        value_written(line, option, value, &mut found.inside, &mut found.refused);
+    } else if let Some(option) = refused
+        .clone()
+        .find(exact)
+        .or_else(|| refused.clone().find(abbreviated))
+    {
+        if !line.names(option) {
+            found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
+        }
+    } else if let Some(option) = writes.clone().find(abbreviated) {
+        value_written(line, option, value, &mut found.writes, &mut found.refused);
+    } else if let Some(option) = inside.clone().find(abbreviated) {
+        value_written(line, option, value, &mut found.inside, &mut found.refused);
+    }
+}
+
+/// A bundle of short options: every letter may be one, and what follows it may be its value.
+fn read_bundle(
+    guard: &Guard,
+    line: Line<'_>,
+    letters: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
+    for (at, letter) in letters.char_indices() {
+        let option = format!("-{letter}");
+        let attached = &letters[at + letter.len_utf8()..];
+        if guard.refused.contains(&option.as_str()) {
+            if !line.names(&option) {
+                found.refuse(format!("the option `{option}` of `{}`", line.words[0].text));
+            }
+            return;
+        }
+        if guard.writes.contains(&option.as_str()) {
+            let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+            value_written(
+                line,
+                &option,
+                value.as_ref().or(next),
+                &mut found.writes,
+                &mut found.refused,
+            );
+            return;
+        }
+        if guard.valued.contains(letter) {
+            return;
+        }
+    }
+}
+
+/// One option of a tool that spells them as words.
+fn read_word(
+    guard: &Guard,
+    line: Line<'_>,
+    text: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
+    let single = format!("-{}", text.trim_start_matches('-'));
+    let (name, value) = match single.split_once('=') {
+        Some((name, value)) => (name, Some(Word::from_text(value))),
+        None => (single.as_str(), None),
+    };
+    let means = |option: &&&str| match option.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => **option == name,
+    };
+    if guard.refused.iter().any(|option| means(&option)) && !line.names(name) {
+        found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
+    } else if guard.writes.iter().any(|option| means(&option)) {
+        value_written(
+            line,
+            name,
+            value.as_ref().or(next),
+            &mut found.writes,
+            &mut found.refused,
+        );
+    }
+}
+
+fn value_written(
+    line: Line<'_>,
+    option: &str,
+    value: Option<&Word>,
+    into: &mut Vec<Word>,
+    refused: &mut Option<String>,
+) {
+    if line.names(option) {
+        return;
+    }
+    match value {
+        Some(value) if value.literal().is_some() => into.push(value.clone()),
+        Some(_) => drop(
+            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal")),
+        ),
+        None => {
+            drop(refused.get_or_insert_with(|| format!("the option `{option}` without a value")))
+        }
+    }
+}
+
+fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut Inspection) {
+    let open = operands
+        .iter()
+        .filter(|index| **index >= line.named)
+        .map(|index| &line.words[*index]);
+    match guard.extra {
+        Extra::NoOperandWith(part) => {
+            if open.clone().any(|word| word.text.contains(part)) {
+                found.refuse(format!("an argument with `{part}`"));
+            }
+        }
+        Extra::NoOperandFrom(start) => {
+            if open.clone().any(|word| word.text.starts_with(start)) {
+                found.refuse(format!("an argument that begins with `{start}`"));
+            }
+        }
+        Extra::NoWord(words) => {
+            let all = line.words.iter().skip(line.named);
+            if let Some(word) = all.clone().find(|word| words.contains(&word.text.as_str())) {
+                found.refuse(format!("`{}`, which evaluates its operand", word.text));
+            }
+        }
+        Extra::NoVariables => {
+            if open
+                .clone()
+                .any(|word| word.text.contains('=') || word.glob)
+            {
+                found.refuse("a variable `NAME=value` on the command line of `make`");
+            }
+        }
+        Extra::OperandsWritten => written(open.cloned(), found),
+        Extra::SecondOperandWritten => {
+            if operands.iter().any(|index| line.words[*index].glob)
+                && operands.iter().any(|i| *i >= line.named)
+            {
+                found.refuse(format!(
+                    "a glob among the files of `{}`",
+                    line.words[0].text
+                ));
+            }
+            let later = operands
+                .iter()
+                .skip(1)
+                .filter(|index| **index >= line.named);
+            written(later.map(|index| line.words[*index].clone()), found);
+        }
+        Extra::BareBundle => {
+            let first = line
+                .words
+                .get(1)
+                .filter(|word| line.named < 2 && !word.text.starts_with('-'));
+            if let Some(word) = first {
+                read_bundle(guard, line, &word.text, None, found);
+            }
+            if open.clone().any(|word| word.text.contains(':')) {
+                found.refuse("an archive on another host (`host:file`)");
+            }
+        }
+        Extra::Jq => open.for_each(|word| scripts::jq(&word.text, found)),
+        Extra::Yq => open.for_each(|word| scripts::yq(&word.text, found)),
+        Extra::Nothing
+        | Extra::ExactOnly
+        | Extra::Subcommands(_)
+        | Extra::Interpreter
+        | Extra::Sed
+        | Extra::Awk => {}
+    }
+}
+
+pub(super) fn written(words: impl Iterator<Item = Word>, found: &mut Inspection) {
+    for word in words {
+        if word.literal().is_none() {
+            found.refuse("a written file whose name is not literal");
+        } else if word.text != "/dev/null" && word.text != "-" {
+            found.writes.push(word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspect_line(line: &str, named: usize) -> Inspection {
+        let words: Vec<Word> = line.split(' ').map(Word::from_text).collect();
+        inspect(&words, named)
+    }
+
+    #[test]
+    fn abbreviations_and_bundles_are_seen() {
+        for line in [
+            "sort --compress-p x",
+            "rg -nz x",
+            "fd -Hx id",
+            "git fetch --upload-p id",
+            "tar cIf id x",
+        ] {
+            assert!(inspect_line(line, 1).refused.is_some(), "{line}");
+        }
+        for line in [
+            "rg --pretty x",
+            "sort -rn f",
+            "git diff --text",
+            "git log -c -1",
+            "find . -name a -o -name b",
+        ] {
+            assert_eq!(inspect_line(line, 1), Inspection::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_files_that_options_write_are_found_in_every_spelling() {
+        for line in [
+            "sort -o x f",
+            "sort -ox f",
+            "sort -uox f",
+            "sort --outp x f",
+            "sort --output=x f",
+            "uniq -f 1 a x",
+            "tee x",
+        ] {
+            let writes: Vec<String> = inspect_line(line, 1)
+                .writes
+                .into_iter()
+                .map(|word| word.text)
+                .collect();
+            assert_eq!(writes, ["x"], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_names_the_option_lifts_the_guard() {
+        assert_eq!(inspect_line("git diff --ext-diff HEAD", 3).refused, None);
+        assert!(
+            inspect_line("git diff HEAD --ext-diff", 2)
+                .refused
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn nothing_behind_two_dashes_is_an_option() {
+        assert_eq!(
+            inspect_line("git diff -- --output=x", 2),
+            Inspection::default()
+        );
+        assert_eq!(inspect_line("sort -- -o", 1), Inspection::default());
+    }
+}

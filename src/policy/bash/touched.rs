@@ -1,0 +1,159 @@
+//! Which paths a command's words may name, and the two checks that need no rule: never-paths and critical removal.
+
+use std::path::Path;
+
+use super::super::pattern::Pattern;
+use super::super::{Facts, Roots, paths, protect};
+use super::deny_views::View;
+use super::lexer::Word;
+
+/// Commands that change the files that their arguments name.
+const WRITING: [&str; 22] = [
+    "cp", "mv", "ln", "rm", "rmdir", "mkdir", "install", "touch", "truncate", "dd", "chmod",
+    "chown", "chgrp", "tee", "sed", "patch", "tar", "unzip", "rsync", "shred", "unlink", "link",
+];
+
+/// Commands that take away what lies below their arguments.
+const REMOVING: [&str; 7] = ["rm", "rmdir", "mv", "unlink", "shred", "chmod", "chown"];
+
+/// Whether a command changes the files that its arguments name.
+pub(super) fn is_writing(name: &str) -> bool {
+    WRITING.contains(&name)
+}
+
+/// Everything in a word that may be a path: the word, the value behind `=`, behind `@`, behind a short option.
+pub(super) fn paths_in(word: &Word) -> Vec<&str> {
+    let text = word.text.as_str();
+    let mut parts = Vec::new();
+    let value = text.split_once('=').map(|(_, value)| value);
+    if !text.starts_with('-') {
+        parts.push(text);
+    } else if let Some(attached) = text.char_indices().nth(2).map(|(at, _)| &text[at..]) {
+        parts.push(attached);
+    }
+    parts.extend(value);
+    for part in parts.clone() {
+        parts.extend(part.split_once('@').map(|(_, path)| path));
+        parts.extend(part.split_once(':').map(|(_, path)| path));
+    }
+    parts.retain(|part| !part.is_empty() && part.len() <= 4096);
+    parts
+}
+
+/// The forms of a path under one directory: by text, and where it leads if that is known.
+pub(super) fn forms(dir: &str, path: &str, facts: &Facts) -> Vec<std::path::PathBuf> {
+    let mut forms = vec![paths::lexical(dir, path).into()];
+    if let Some(facts) = facts.get(&paths::join(dir, path)) {
+        forms.push(facts.lexical.clone());
+        forms.push(facts.physical.clone());
+    }
+    forms
+}
+
+/// The word with which a command names a never-path, if it is one that writes; or a closed path, whatever it does.
+pub(super) fn never_path<'v>(
+    view: &'v View,
+    dirs: &[String],
+    facts: &Facts,
+    roots: &Roots,
+) -> Option<&'v Word> {
+    let writes = is_writing(view.name());
+    let removes = REMOVING.contains(&view.name());
+    view.arguments().iter().find(|word| {
+        paths_in(word).into_iter().any(|part| {
+            dirs.iter()
+                .flat_map(|dir| forms(dir, part, facts))
+                .any(|path| {
+                    protect::is_closed(&path, roots)
+                        || writes && protect::is_never_written(&path, roots)
+                        || removes && protect::holds_never_written(&path, roots)
+                        || writes && word.glob && glob_may_hit(&path, roots)
+                })
+        })
+    })
+}
+
+/// Whether a path with wildcards could name a never-path.
+fn glob_may_hit(path: &Path, roots: &Roots) -> bool {
+    let Some(own) = paths::components(path) else {
+        return true;
+    };
+    if own
+        .iter()
+        .any(|name| is_wild(name) && glob_matches(name, ".git"))
+    {
+        return true;
+    }
+    roots
+        .never_write
+        .iter()
+        .filter(|root| !roots.workspace.starts_with(root))
+        .any(|root| match paths::components(root) {
+            None => true,
+            Some(theirs) => own
+                .iter()
+                .zip(&theirs)
+                .all(|(own, other)| own == other || is_wild(own) && glob_matches(own, other)),
+        })
+}
+
+fn is_wild(name: &str) -> bool {
+    name.contains(['*', '?', '['])
+}
+
+/// Whether bash would expand a component to a name; a leading dot has to be written.
+fn glob_matches(glob: &str, name: &str) -> bool {
+    if name.starts_with('.') && !glob.starts_with('.') {
+        return false;
+    }
+    Pattern::parse(glob).map_or(true, |pattern| pattern.allows(&[name]))
+}
+
+/// What an `rm` would remove that must stay: the root, a home, the working directory or what lies above it.
+pub(super) fn critical_removal<'v>(
+    view: &'v View,
+    dirs: &[String],
+    facts: &Facts,
+    roots: &Roots,
+) -> Option<&'v Word> {
+    if !matches!(view.name(), "rm" | "rmdir" | "unlink" | "shred") {
+        return None;
+    }
+    view.arguments().iter().find(|word| {
+        let mut text = word.text.trim_end_matches('/');
+        if word.glob {
+            for end in ["/*", "/.*", "/{*,.*}"] {
+                text = text.strip_suffix(end).unwrap_or(text);
+            }
+            if matches!(text, "*" | ".*") {
+                text = ".";
+            }
+        }
+        if text.is_empty() {
+            return !word.text.is_empty();
+        }
+        if matches!(text, "~" | "$HOME" | "${HOME}" | "$PWD" | "${PWD}")
+            || text.starts_with('~') && !text.contains('/')
+        {
+            return word.dynamic;
+        }
+        if text.starts_with('-') {
+            return false;
+        }
+        dirs.iter().any(|dir| {
+            forms(dir, text, facts).iter().any(|path| {
+                let home = path.parent().is_some_and(|above| {
+                    above == Path::new("/home") || above == Path::new("/Users")
+                });
+                home || roots.workspace.starts_with(path)
+                    || Path::new(dir).starts_with(path)
+                    || [
+                        "/root", "/home", "/Users", "/etc", "/usr", "/bin", "/lib", "/var",
+                        "/boot", "/opt",
+                    ]
+                    .iter()
+                    .any(|system| path == Path::new(system))
+            })
+        })
+    })
+}

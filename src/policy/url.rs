@@ -1,0 +1,280 @@
+//! Hosts of URLs: which may be fetched at all, and which a `WebFetch` rule means.
+//!
+//! The host is read strictly and never mapped: what is not plain ASCII `https://host[:443]` is refused, so two readers
+//! of the URL cannot disagree about its host. Addresses of this machine, of private networks and of metadata services
+//! are refused whatever the rules say; whoever fetches has to ask [`is_public`] again after resolution, on every hop.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Longest URL, in bytes.
+const MAX_BYTES: usize = 8192;
+
+/// What a `WebFetch(domain:..)` rule names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Domain {
+    /// This host; as a deny rule its sub-domains too.
+    Exact(String),
+    /// Every host below it, not itself.
+    Below(String),
+}
+
+impl Domain {
+    /// Parses `domain:host` or `domain:*.host`.
+    pub(super) fn parse(specifier: &str) -> Result<Self, String> {
+        let Some(domain) = specifier.strip_prefix("domain:") else {
+            return Err(format!("expected `domain:HOST`, found `{specifier}`"));
+        };
+        let (below, host) = match domain.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, domain),
+        };
+        let host = canonical(host).map_err(|why| format!("the host `{domain}` {why}"))?;
+        Ok(if below {
+            Self::Below(host)
+        } else {
+            Self::Exact(host)
+        })
+    }
+
+    /// Whether an allow rule means the canonical host.
+    pub(super) fn allows(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(own) => host == own,
+            Self::Below(own) => is_below(host, own),
+        }
+    }
+
+    /// Whether a deny rule means the canonical host.
+    pub(super) fn denies(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(own) => host == own || is_below(host, own),
+            Self::Below(own) => is_below(host, own),
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => write!(f, "domain:{host}"),
+            Self::Below(host) => write!(f, "domain:*.{host}"),
+        }
+    }
+}
+
+fn is_below(host: &str, apex: &str) -> bool {
+    host.strip_suffix(apex)
+        .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+}
+
+/// Lower case, no final dot, nothing but labels.
+fn canonical(host: &str) -> Result<String, &'static str> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.is_empty() {
+        return Err("is empty");
+    }
+    if host.len() > 253 {
+        return Err("is longer than 253 bytes");
+    }
+    for label in host.split('.') {
+        let fits = (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-');
+        if !fits {
+            return Err("is not made of ASCII letters, digits, hyphens and dots");
+        }
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+/// The canonical host of a URL that may be fetched; the error completes "the URL ..".
+pub(super) fn host(url: &str) -> Result<String, String> {
+    if url.len() > MAX_BYTES {
+        return Err(format!("is longer than {MAX_BYTES} bytes"));
+    }
+    if url
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+    {
+        return Err("holds a blank, a control character or a backslash".into());
+    }
+    let scheme = url.get(..8).unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("https://") {
+        return Err("does not begin with `https://`".into());
+    }
+    let rest = &url[8..];
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err("holds user information before its host".into());
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, port),
+        None => (authority, "443"),
+    };
+    if authority.starts_with('[') {
+        return Err("names an IPv6 address, which no rule can cover".into());
+    }
+    let host = canonical(host).map_err(|why| format!("has a host that {why}"))?;
+    if port != "443" {
+        return Err("names a port other than 443".into());
+    }
+    check_public(&host)?;
+    Ok(host)
+}
+
+/// Refuses names and addresses that mean this machine, its network or its cloud.
+fn check_public(host: &str) -> Result<(), String> {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") || host.starts_with("0x")
+    {
+        let address: Ipv4Addr = host
+            .parse()
+            .map_err(|_| "names an address in an unusual form".to_owned())?;
+        if !is_public(IpAddr::V4(address)) {
+            return Err("names an address that is not public".into());
+        }
+        return Ok(());
+    }
+    let private = matches!(
+        last,
+        "localhost"
+            | "local"
+            | "internal"
+            | "localdomain"
+            | "lan"
+            | "home"
+            | "corp"
+            | "intranet"
+            | "private"
+    ) || !host.contains('.')
+        || host.ends_with(".home.arpa")
+        || host == "instance-data.ec2.amazonaws.com";
+    if private {
+        return Err("names a host that is not public".into());
+    }
+    Ok(())
+}
+
+/// Whether an address belongs to the public internet: not this machine, no private or shared network, no link-local or
+/// metadata address, no multicast, nothing reserved. Addresses that carry an IPv4 address are judged by it.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+fn is_public_v4(v4: Ipv4Addr) -> bool {
+    let [a, b, c, _] = v4.octets();
+    let special = v4.is_loopback()
+        || v4.is_private()
+        || v4.is_link_local()
+        || v4.is_broadcast()
+        || v4.is_documentation()
+        || v4.is_multicast()
+        || a == 0
+        || a >= 240
+        || a == 100 && (64..128).contains(&b)
+        || a == 192 && b == 0 && c == 0
+        || a == 198 && (b == 18 || b == 19)
+        || v4.octets() == [168, 63, 129, 16]; // the platform address of one large cloud
+    !special
+}
+
+fn is_public_v6(v6: Ipv6Addr) -> bool {
+    let segments = v6.segments();
+    if let Some(v4) = v6.to_ipv4() {
+        return is_public_v4(v4);
+    }
+    match segments {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            let [a, b] = high.to_be_bytes();
+            let [c, d] = low.to_be_bytes();
+            is_public_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        // Only global unicast (2000::/3), without documentation and Teredo.
+        [first, second, ..] => {
+            first & 0xe000 == 0x2000 && !(first == 0x2001 && (second == 0xdb8 || second < 0x200))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_https_hosts_are_read() {
+        assert_eq!(
+            host("https://Example.ORG./a?x#y").as_deref(),
+            Ok("example.org")
+        );
+        assert_eq!(
+            host("https://example.org:443/").as_deref(),
+            Ok("example.org")
+        );
+        for url in [
+            "http://example.org/",
+            "https://user@example.org/",
+            "https://example.org:80/",
+            "https://[::1]/",
+            "https://127.0.0.1/",
+            "https://10.1.2.3/",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://017700000001/",
+            "https://localhost/",
+            "https://a.localhost/",
+            "https://exa%6dple.org/",
+            "https://a\\.example.org/",
+            "https://",
+            "https:///x",
+            "https://é.example/",
+            "htt",
+            "https:/é",
+        ] {
+            assert!(host(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_inside_addresses_are_seen() {
+        for text in [
+            "::ffff:127.0.0.1",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "169.254.169.254",
+        ] {
+            assert!(!is_public(text.parse().unwrap()), "{text}");
+        }
+        for text in ["93.184.215.14", "2606:4700::1"] {
+            assert!(is_public(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_starred_domain_means_what_is_below_it() {
+        let domain = Domain::parse("domain:*.example.org").unwrap();
+        assert!(domain.allows("a.b.example.org"));
+        assert!(!domain.allows("example.org"));
+        assert!(!domain.allows("aexample.org"));
+        for text in [
+            "domain:",
+            "domain:*",
+            "domain:ex*.org",
+            "host:x",
+            "*",
+            "domain:*.*.x",
+        ] {
+            assert!(Domain::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The only place that starts processes.
+//!
+//! Every call runs under a supervisor of its own: this program again, with the hidden subcommand `supervise`
+//! ([`supervise`]). The supervisor is the parent that every process of the call falls back to, so that it can end
+//! all of them when the command ends, when it is told to stop, and when the runner itself is gone. There is one way
+//! to stop a call, for every reason: the runner closes its side of the control socket, as the kernel does when the
+//! runner dies.
+//!
+//! The supervisor gets its orders over that socket. Nothing that is secret or that a model wrote stands in its own
+//! arguments or environment.
+
+mod capture;
+mod environment;
+mod order;
+mod supervise;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use self::capture::Capture;
+use self::order::{Order, Report};
+use self::tree::Supervisors;
+use crate::redact::Redactor;
+
+pub use self::environment::child_environment;
+pub use self::supervise::supervise;
+
+/// The variable that marks every process of a call, so that they are found when their supervisor is gone.
+pub const CALL_MARKER: &str = "AGENT_BATCH_CALL";
+
+/// How long a supervisor may take to end a call after it was told to.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How long output is waited for when every process is gone.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Most bytes of a supervisor's report.
+const REPORT_LIMIT: u64 = 64 * 1024;
+/// Bytes read from a pipe at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Starts processes under supervision. Each call gets a supervisor (`agent-batch supervise`, hidden), which is the
+/// subreaper of everything that the call starts and kills all of it at the end, whatever happened to us.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The program that has the `supervise` subcommand: our own binary.
+    supervisor: PathBuf,
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Program and arguments; no shell is added.
+    pub argv: Vec<String>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// The whole environment of the child; only [`CALL_MARKER`] is added.
+    pub env: BTreeMap<String, String>,
+    /// Given on standard input, then end of file.
+    pub stdin: Vec<u8>,
+    /// Everything is killed after this time.
+    pub time_limit: Duration,
+    /// Most bytes of output kept in memory (head and tail) per stream; the rest only in `spill`.
+    pub keep: usize,
+    /// Where the whole output goes when it is larger than `keep` (redacted), if anywhere. The file must not exist
+    /// yet; a separate stderr goes beside it, with `.stderr` added to the name.
+    pub spill: Option<PathBuf>,
+    /// Whether stderr is captured apart (hooks) or interleaved with stdout (Bash).
+    pub stderr: Stderr,
+}
+
+/// Where standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stderr {
+    /// Into the same stream as stdout, in order.
+    Merged,
+    /// Into a stream of its own.
+    Separate,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+    /// Killed at its time limit.
+    TimedOut,
+    /// Killed because the task was cancelled.
+    Cancelled,
+}
+
+/// What a process left.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// How it ended.
+    pub ending: Ending,
+    /// Standard output (with stderr when merged).
+    pub stdout: Captured,
+    /// Standard error when separate.
+    pub stderr: Captured,
+    /// Processes that were still there when it ended, and were killed.
+    pub leaked: u32,
+}
+
+/// Redacted output, bounded in memory.
+#[derive(Debug, Clone, Default)]
+pub struct Captured {
+    /// The whole text, or its head and tail with a line between that says how much is missing.
+    pub text: String,
+    /// Size of the whole in bytes.
+    pub bytes: u64,
+    /// The whole, when it was larger than what is kept in memory.
+    pub spilled: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// A launcher whose supervisor is this program.
+    #[must_use]
+    pub fn new(supervisor: PathBuf) -> Self {
+        Self { supervisor }
+    }
+
+    /// Runs to the end: of the command, of its time, or of the task. Nothing that the command started is alive when
+    /// this returns. When the future is dropped, the supervisor ends the call all the same.
+    ///
+    /// # Errors
+    /// The process could not be started, or its supervisor failed.
+    pub async fn run(
+        &self,
+        spec: Spec,
+        redactor: Arc<Redactor>,
+        cancel: &CancellationToken,
+    ) -> io::Result<Finished> {
+        let mut stdout = Capture::new(spec.keep, spec.spill.clone(), &redactor);
+        let mut stderr = Capture::new(
+            spec.keep,
+            spec.spill.clone().map(beside_for_stderr),
+            &redactor,
+        );
+        if cancel.is_cancelled() {
+            return Ok(finished(Ending::Cancelled, stdout, stderr, 0));
+        }
+
+        let (control, remote) = UnixStream::pair()?;
+        let (out_reader, out_writer) = io::pipe()?;
+        let (err_reader, err_writer) = match spec.stderr {
+            Stderr::Merged => (None, out_writer.try_clone()?),
+            Stderr::Separate => {
+                let (reader, writer) = io::pipe()?;
+                (Some(receiver(reader)?), writer)
+            }
+        };
+        let out_reader = Some(receiver(out_reader)?);
+        let mut call = Call::start(
+            &self.supervisor,
+            remote.into(),
+            out_writer.into(),
+            err_writer.into(),
+            control,
+        )?;
+
+        // The future ends when no process of the call is left; until then both pipes are read, so that nobody
+        // blocks on a full one.
+        let mut pumped = false;
+        let outcome = {
+            let pump = async {
+                tokio::join!(pump(out_reader, &mut stdout), pump(err_reader, &mut stderr));
+            };
+            let steer = call.steer(spec, cancel);
+            tokio::pin!(pump);
+            tokio::pin!(steer);
+            let outcome = loop {
+                tokio::select! {
+                    outcome = &mut steer => break outcome,
+                    () = &mut pump, if !pumped => pumped = true,
+                }
+            };
+            if !pumped {
+                // A process that got away may hold a pipe open for ever; nothing waits for it.
+                let _ = tokio::time::timeout(DRAIN, &mut pump).await;
+            }
+            outcome
+        };
+        let (ending, leaked) = outcome?;
+        Ok(finished(ending, stdout, stderr, leaked))
+    }
+}
+
+fn finished(ending: Ending, stdout: Capture, stderr: Capture, leaked: u32) -> Finished {
+    Finished {
+        ending,
+        stdout: stdout.finish(),
+        stderr: stderr.finish(),
+        leaked,
+    }
+}
+
+fn beside_for_stderr(path: PathBuf) -> PathBuf {
+    let mut name = path.into_os_string();
+    name.push(".stderr");
+    name.into()
+}
+
+fn receiver(reader: io::PipeReader) -> io::Result<pipe::Receiver> {
+    pipe::Receiver::from_owned_fd(reader.into())
+}
+
+/// Reads a pipe to its end. A read error ends the stream as the end of file does: what was read is what there is.
+async fn pump(reader: Option<pipe::Receiver>, capture: &mut Capture) {
+    let Some(mut reader) = reader else { return };
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match reader.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            // Written to disk in place: a slow disk slows the command down instead of filling memory.
+            Ok(count) => capture.push(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+/// One call in flight: its supervisor and our end of the control socket.
+struct Call {
+    supervisor: Child,
+    control: UnixStream,
+    marker: String,
+    /// Keeps the supervisor out of the sweep for orphans while the call runs.
+    _registered: tree::Registered,
+}
+
+impl Call {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "`proc` is the one place that starts processes"
+    )]
+    fn start(
+        program: &PathBuf,
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        control: UnixStream,
+    ) -> io::Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        control.set_nonblocking(true)?;
+        let mut command = Command::new(program);
+        command
+            .arg("supervise")
+            .env_clear()
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr);
+        let (supervisor, registered) = Supervisors::spawn(|| {
+            let child = command.spawn()?;
+            let id = child.id();
+            Ok((child, id))
+        })
+        .map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "could not start the supervisor `{}`: {error}",
+                    program.display()
+                ),
+            )
+        })?;
+        Ok(Self {
+            supervisor,
+            control,
+            marker: format!(
+                "{}-{}",
+                std::process::id(),
+                NUMBER.fetch_add(1, Ordering::Relaxed)
+            ),
+            _registered: registered,
+        })
+    }
+
+    /// Gives the order and waits for the report, the time limit or the cancellation. No process of the call is
+    /// left when this returns.
+    async fn steer(&mut self, spec: Spec, cancel: &CancellationToken) -> io::Result<(Ending, u32)> {
+        let mut env = spec.env;
+        env.insert(CALL_MARKER.to_owned(), self.marker.clone());
+        let order = Order {
+            argv: spec.argv,
+            env,
+            cwd: spec.cwd,
+            stdin: spec.stdin,
+        }
+        .encode()?;
+        let stop = self.control.try_clone()?;
+        let control = tokio::net::UnixStream::from_std(self.control.try_clone()?)?;
+        let exchange = async move {
+            let (reader, mut writer) = control.into_split();
+            writer.write_all(&order).await?;
+            drop(order);
+            let mut line = Vec::new();
+            reader.take(REPORT_LIMIT).read_to_end(&mut line).await?;
+            // Dropped only now: a dropped write half tells the supervisor to stop.
+            drop(writer);
+            Ok::<_, io::Error>(line)
+        };
+        tokio::pin!(exchange);
+
+        let mut stopped = None;
+        let answer = tokio::select! {
+            biased;
+            answer = &mut exchange => Some(answer),
+            () = cancel.cancelled() => { stopped = Some(Ending::Cancelled); None }
+            () = tokio::time::sleep(spec.time_limit) => { stopped = Some(Ending::TimedOut); None }
+        };
+        let answer = if answer.is_some() {
+            answer
+        } else {
+            let _ = stop.shutdown(Shutdown::Write);
+            tokio::time::timeout(STOP_GRACE, &mut exchange).await.ok()
+        };
+        // An exchange that failed is a supervisor that is gone: told from its exit status below.
+        let report = answer
+            .and_then(Result::ok)
+            .and_then(|line| Report::decode(&line));
+        let status = self.bury(report.is_some()).await?;
+
+        match report {
+            Some(Report::Ended {
+                code,
+                signal,
+                leaked,
+            }) => {
+                let ending = stopped
+                    .or(code.map(Ending::Exited))
+                    .or(signal.map(Ending::Signaled))
+                    .unwrap_or(Ending::Signaled(0));
+                Ok((ending, leaked))
+            }
+            Some(Report::NotStarted { os_error, message }) => {
+                let kind = os_error.map_or(io::ErrorKind::Other, |code| {
+                    io::Error::from_raw_os_error(code).kind()
+                });
+                Err(io::Error::new(kind, message))
+            }
+            None => {
+                let leaked = self.sweep().await;
+                let ending = stopped.or(status.signal().map(Ending::Signaled));
+                ending.map(|ending| (ending, leaked)).ok_or_else(|| {
+                    io::Error::other(format!(
+                        "the supervisor of the call ended without a report ({status})"
+                    ))
+                })
+            }
+        }
+    }
+
+    /// Waits until the supervisor is gone; one that reported has nothing left to do, any other is killed.
+    async fn bury(&mut self, reported: bool) -> io::Result<ExitStatus> {
+        if reported && let Ok(status) = tokio::time::timeout(DRAIN, self.supervisor.wait()).await {
+            return status;
+        }
+        // It may have ended by itself already; then its own status is what counts.
+        if let Some(status) = self.supervisor.try_wait()? {
+            return Ok(status);
+        }
+        self.supervisor.start_kill()?;
+        self.supervisor.wait().await
+    }
+
+    /// Ends what a dead supervisor left behind.
+    async fn sweep(&self) -> u32 {
+        let marker = format!("{CALL_MARKER}={}", self.marker);
+        tokio::task::spawn_blocking(move || Supervisors::sweep(&marker))
+            .await
+            .unwrap_or(0)
+    }
+}

@@ -1,0 +1,310 @@
+//! The account: what a run came to, as lines of plain text.
+//!
+//! [`write`] is the last thing in the log of a CI job: a table in the order of the plan, then each task that did
+//! not pass with what a person needs to act on it, then the sums. [`details`] is also the body of a JUnit failure.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::summary::{CheckRecord, Denial, Summary, TaskSummary};
+use super::{is_bypass, verdict_word};
+use crate::event::CheckResult;
+use crate::outcome::{OnDenied, Verdict};
+use crate::text::{self, workflow};
+use crate::usage::Usd;
+
+/// How many denials, hooks or checks of a task are told in full.
+const TOLD: usize = 10;
+/// The longest line, in bytes.
+const LINE: usize = 1200;
+/// The widest name in the table, in characters; longer ones are clipped.
+const WIDEST: usize = 48;
+
+/// Writes one line that shows everything in it and commands nothing.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_line(out: &mut impl Write, line: &str) -> io::Result<()> {
+    let line = text::head(line, LINE);
+    let mut bytes = workflow::inert_line(&text::strip_ansi(&line)).into_bytes();
+    bytes.push(b'\n');
+    out.write_all(&bytes)
+}
+
+/// Writes the account of a run.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let rows: Vec<[String; 7]> = summary.tasks.iter().map(row).collect();
+    let mut widths = [0; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        write_line(out, cells.join("  ").trim_end())?;
+    }
+    for task in summary.not_passed() {
+        write_line(out, "")?;
+        write_line(
+            out,
+            &format!("{}: {}", verdict_word(task.verdict()), name(task)),
+        )?;
+        for line in details(task, &summary.dir) {
+            write_line(out, &format!("  {line}"))?;
+        }
+    }
+    write_line(out, "")?;
+    for line in closing(summary) {
+        write_line(out, &line)?;
+    }
+    out.flush()
+}
+
+fn row(task: &TaskSummary) -> [String; 7] {
+    let shown = text::visible_line(&task.name);
+    let mut name: String = shown.chars().take(WIDEST).collect();
+    if name.len() < shown.len() {
+        name.push('…');
+    }
+    if task.attempt == 0 {
+        let none = String::new;
+        let outcome = task.outcome.name().to_owned();
+        return [
+            verdict_word(task.verdict()).to_owned(),
+            name,
+            outcome,
+            none(),
+            none(),
+            none(),
+            none(),
+        ];
+    }
+    [
+        verdict_word(task.verdict()).to_owned(),
+        name,
+        task.outcome.name().to_owned(),
+        text::plural(task.steps.into(), "step"),
+        format!("{} tokens", text::tokens(task.usage.total())),
+        cost(task.cost),
+        text::duration(Duration::from_millis(task.duration_ms)),
+    ]
+}
+
+/// A cost, or a dash where a price is not known.
+#[must_use]
+pub fn cost(cost: Option<Usd>) -> String {
+    cost.map_or_else(|| "-".to_owned(), |cost| cost.to_string())
+}
+
+/// The task's name with the place where it stands.
+fn name(task: &TaskSummary) -> String {
+    if task.file.is_empty() {
+        return format!("{} (not in the plan)", text::visible_line(&task.name));
+    }
+    format!(
+        "{} ({}:{})",
+        text::visible_line(&task.name),
+        task.file,
+        task.line
+    )
+}
+
+/// What a person needs to act on a task, as lines in which everything shows. They hold foreign
+/// text; whoever prints them escapes them for the place.
+#[must_use]
+pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: {}",
+        task.outcome.name(),
+        text::one_line(&task.message, LINE)
+    )];
+    if is_bypass(&task.mode) {
+        lines.push(bypass_warning(&task.mode));
+    }
+    for denial in task.denials.items.iter().take(TOLD) {
+        lines.extend(denial_lines(denial));
+    }
+    more(&mut lines, task.denials.total, "denial");
+    for hook in task.hooks.items.iter().take(TOLD) {
+        let did = if hook.failed { "failed" } else { "blocked" };
+        let said = text::one_line(&hook.message, LINE);
+        lines.push(format!("{} hook `{}` {did}: {said}", hook.event, hook.hook));
+    }
+    more(&mut lines, task.hooks.total, "hook result");
+    for check in task.broken_checks().take(TOLD) {
+        lines.extend(check_lines(check));
+    }
+    for warning in task.warnings.items.iter().take(TOLD) {
+        lines.push(format!(
+            "warning {}: {}",
+            warning.code,
+            text::one_line(&warning.message, LINE)
+        ));
+    }
+    for call in task.repeated.iter().take(TOLD) {
+        lines.push(format!(
+            "called {} times: {} {}",
+            call.times, call.tool, call.input
+        ));
+    }
+    if task.turns_skipped > 0 {
+        lines.push(format!(
+            "{} not run",
+            text::plural(task.turns_skipped.into(), "turn")
+        ));
+    }
+    if task.leaked_processes > 0 {
+        let processes = text::plural(task.leaked_processes.into(), "process");
+        lines.push(format!("killed after their call had ended: {processes}"));
+    }
+    for earlier in &task.earlier {
+        let message = text::one_line(&earlier.message, LINE);
+        lines.push(format!(
+            "attempt {}: {}: {message}",
+            earlier.attempt,
+            earlier.outcome.name()
+        ));
+    }
+    if let Some(transcript) = &task.transcript {
+        lines.push(format!("transcript: {}", in_dir(dir, transcript)));
+    }
+    // A name that holds a line feed must not begin a line that looks like one of ours.
+    lines
+        .iter()
+        .map(|line| text::visible_line(&text::strip_ansi(line)))
+        .collect()
+}
+
+fn more(lines: &mut Vec<String>, total: u64, word: &str) {
+    let left = total.saturating_sub(TOLD as u64);
+    if left > 0 {
+        lines.push(format!(
+            "and {} more in the transcript",
+            text::plural(left, word)
+        ));
+    }
+}
+
+/// The denial, why, and the rule that would have allowed it.
+fn denial_lines(denial: &Denial) -> Vec<String> {
+    let mut lines = vec![format!(
+        "denied in step {}: {} `{}`: {}",
+        denial.step,
+        denial.tool,
+        text::one_line(&denial.input, 300),
+        text::one_line(&denial.reason, LINE)
+    )];
+    if let Some(rule) = &denial.rule {
+        lines.push(format!("  decided by {rule}"));
+    }
+    if let Some(suggestion) = &denial.suggestion {
+        lines.push(format!(
+            "  to allow it: {}",
+            text::one_line(suggestion, LINE)
+        ));
+    }
+    lines
+}
+
+fn check_lines(check: &CheckRecord) -> Vec<String> {
+    let did = match check.result {
+        CheckResult::Passed => "passed",
+        CheckResult::Failed => "failed",
+        CheckResult::Errored => "could not be run",
+    };
+    let mut lines = vec![format!(
+        "check {} {did}: {}",
+        check.check,
+        text::one_line(&check.title, LINE)
+    )];
+    let said = text::plain(&check.message);
+    // The end of an output is where the reason stands.
+    let said: Vec<&str> = said.lines().collect();
+    let tail = said.len().saturating_sub(20);
+    lines.extend(
+        said[tail..]
+            .iter()
+            .map(|line| format!("  | {}", line.replace('\t', "    "))),
+    );
+    lines
+}
+
+/// A file of the run directory, as seen from where the run was started.
+#[must_use]
+pub fn in_dir(dir: &str, file: &str) -> String {
+    if dir.is_empty() || dir == "." {
+        return file.to_owned();
+    }
+    format!("{}/{file}", dir.trim_end_matches('/'))
+}
+
+/// The warning that stands wherever a task ran without a gate.
+#[must_use]
+pub fn bypass_warning(mode: &str) -> String {
+    format!("WARNING: mode {mode}: actions ran that no rule allowed")
+}
+
+/// What is said of the whole run: damages of its record, what to know of tasks that passed, sums.
+fn closing(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    for damage in summary.damages.iter().take(TOLD) {
+        lines.push(format!("damaged: {damage}"));
+    }
+    more(&mut lines, summary.damages.len() as u64, "damage");
+    for task in &summary.tasks {
+        if task.verdict() != Verdict::Passed {
+            continue;
+        }
+        let name = text::visible_line(&task.name);
+        if is_bypass(&task.mode) {
+            lines.push(format!("{name}: {}", bypass_warning(&task.mode)));
+        }
+        if !task.denials.is_empty() && task.on_denied != OnDenied::Ignore {
+            let denials = text::plural(task.denials.total, "denial");
+            lines.push(format!("{name}: passed with {denials}"));
+        }
+        if !task.unused_allow.is_empty() {
+            let rules: Vec<&str> = task
+                .unused_allow
+                .iter()
+                .map(|rule| rule.rule.as_str())
+                .collect();
+            let rules = rules.join(", ");
+            let rules = text::head(&rules, 300);
+            lines.push(format!("{name}: allow rules without use: {rules}"));
+        }
+    }
+    lines.push(totals_line(summary));
+    lines
+}
+
+/// The sums on one line.
+#[must_use]
+pub fn totals_line(summary: &Summary) -> String {
+    let totals = summary.totals();
+    format!(
+        "{}: {} passed, {} failed, {}, {} skipped; {}, {} tokens, {}{} spent in {}",
+        text::plural(totals.tasks, "task"),
+        totals.passed,
+        totals.failed,
+        text::plural(totals.errors, "error"),
+        totals.skipped,
+        text::plural(totals.denials, "denial"),
+        text::tokens(totals.usage.total()),
+        if totals.cost_is_partial {
+            "at least "
+        } else {
+            ""
+        },
+        totals.cost,
+        text::duration(summary.elapsed()),
+    )
+}

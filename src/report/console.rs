@@ -1,0 +1,200 @@
+//! The log of a CI job: one line for each fact that is worth one.
+//!
+//! Lines begin with the task's name, hold no escape code, and no runner can take one for a command, whatever a model or tool
+//! said. Every line is written at once, so that lines of parallel tasks do not mix.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::account::{bypass_warning, cost, write_line};
+use super::{is_bypass, verdict_word};
+use crate::event::{
+    AssistantReplied, CheckResult, Event, HookResult, Kind, Sink, TaskFinished, TaskStarted,
+};
+use crate::text;
+use crate::usage::{Usage, Usd};
+
+/// How many tools of a step are named.
+const NAMED: usize = 6;
+
+/// Writes lines as events come.
+#[derive(Debug)]
+pub struct Console<W> {
+    out: W,
+    spent: HashMap<String, Spent>,
+}
+
+/// What a running task has used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    steps: u32,
+    usage: Usage,
+    cost: Option<Usd>,
+}
+
+impl<W: Write> Console<W> {
+    /// A console that writes to `out`, which is stderr outside of tests.
+    pub fn new(out: W) -> Self {
+        Self {
+            out,
+            spent: HashMap::new(),
+        }
+    }
+
+    /// What was written to.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    fn say(&mut self, event: &Event, line: &str) -> io::Result<()> {
+        let name = text::head(&event.task, 120);
+        let name = text::visible_line(&name);
+        let prefix = if event.attempt > 1 {
+            format!("{name}#{}", event.attempt)
+        } else {
+            name
+        };
+        write_line(&mut self.out, &format!("[{prefix}] {line}"))?;
+        self.out.flush()
+    }
+
+    fn started(&mut self, event: &Event, started: &TaskStarted) -> io::Result<()> {
+        let turns = text::plural(started.turns.into(), "turn");
+        self.say(
+            event,
+            &format!("started: {}, mode {}, {turns}", started.model, started.mode),
+        )?;
+        if is_bypass(&started.mode) {
+            self.say(event, &bypass_warning(&started.mode))?;
+        }
+        Ok(())
+    }
+
+    fn replied(&mut self, event: &Event, replied: &AssistantReplied) -> io::Result<()> {
+        self.spent.insert(
+            event.task.clone(),
+            Spent {
+                steps: replied.step,
+                usage: replied.total_usage,
+                cost: replied.total_cost,
+            },
+        );
+        let calls = replied.message.tool_calls();
+        let mut names: Vec<String> = calls
+            .iter()
+            .take(NAMED)
+            .map(|call| text::one_line(&call.name, 60))
+            .collect();
+        if calls.len() > NAMED {
+            names.push(format!("{} more", calls.len() - NAMED));
+        }
+        let did = if names.is_empty() {
+            replied
+                .stop_reason
+                .as_deref()
+                .unwrap_or("no stop reason")
+                .to_owned()
+        } else {
+            names.join(", ")
+        };
+        self.say(
+            event,
+            &format!(
+                "step {}: {}; {} tokens, {} so far",
+                replied.step,
+                text::one_line(&did, 400),
+                text::tokens(replied.total_usage.total()),
+                cost(replied.total_cost),
+            ),
+        )
+    }
+
+    fn finished(&mut self, event: &Event, finished: &TaskFinished) -> io::Result<()> {
+        let spent = self.spent.remove(&event.task).unwrap_or_default();
+        let row = finished.outcome.row();
+        self.say(
+            event,
+            &format!(
+                "{} ({}): {}; {}, {} tokens, {}, {}",
+                verdict_word(row.verdict),
+                row.name,
+                text::one_line(&finished.message, 600),
+                text::plural(spent.steps.into(), "step"),
+                text::tokens(spent.usage.total()),
+                cost(spent.cost),
+                text::duration(Duration::from_millis(finished.duration_ms)),
+            ),
+        )
+    }
+}
+
+impl<W: Write + Send> Sink for Console<W> {
+    fn accept(&mut self, event: &Event) -> io::Result<()> {
+        match &event.kind {
+            Kind::TaskStarted(started) => self.started(event, started),
+            Kind::Warned { code, message } => self.say(
+                event,
+                &format!("warning {code}: {}", text::one_line(message, 600)),
+            ),
+            Kind::ModelRetried {
+                step,
+                attempt,
+                delay_ms,
+                reason,
+            } => self.say(
+                event,
+                &format!(
+                    "step {step}: try {attempt} failed, next in {}: {}",
+                    text::duration(Duration::from_millis(*delay_ms)),
+                    text::one_line(reason, 400)
+                ),
+            ),
+            Kind::AssistantReplied(replied) => self.replied(event, replied),
+            Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
+                let did = if hook.result == HookResult::Failed {
+                    "failed"
+                } else {
+                    "blocked"
+                };
+                let message = text::one_line(&hook.message, 400);
+                self.say(
+                    event,
+                    &format!("{} hook `{}` {did}: {message}", hook.event, hook.hook),
+                )
+            }
+            Kind::ToolDecided(decided) if !decided.allowed => {
+                let mut line = format!(
+                    "denied {} in mode {}: {}",
+                    decided.name,
+                    decided.mode,
+                    text::one_line(&decided.reason, 600)
+                );
+                if let Some(suggestion) = &decided.suggestion {
+                    line.push_str("; to allow it: ");
+                    line.push_str(&text::one_line(suggestion, 300));
+                }
+                self.say(event, &line)
+            }
+            Kind::CheckFinished(check) => {
+                let did = match check.result {
+                    CheckResult::Passed => "passed",
+                    CheckResult::Failed => "failed",
+                    CheckResult::Errored => "could not be run",
+                };
+                let title = text::one_line(&check.title, 300);
+                self.say(event, &format!("check {} {did}: {title}", check.check))
+            }
+            Kind::TaskFinished(finished) => self.finished(event, finished),
+            Kind::PromptAppended { .. }
+            | Kind::StepStarted { .. }
+            | Kind::TextStreamed { .. }
+            | Kind::HookFinished(_)
+            | Kind::ToolDecided(_)
+            | Kind::ToolFinished(_)
+            | Kind::ResultsAppended { .. }
+            | Kind::WorkspaceCompared { .. }
+            | Kind::Unknown => Ok(()),
+        }
+    }
+}

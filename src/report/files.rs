@@ -1,0 +1,101 @@
+//! Writes reports: each appears whole or not at all.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::report::{github, json, junit, summary::Summary};
+
+/// The JUnit report.
+pub const JUNIT: &str = "junit.xml";
+/// The report for programs.
+pub const JSON: &str = "summary.json";
+/// The page for a person, which is also the step summary.
+pub const MARKDOWN: &str = "summary.md";
+
+/// A report that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("could not write `{}`: {source}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Writes a file by way of a temporary one in the same directory. Readers see the old content or the new one.
+///
+/// # Errors
+/// The directory does not exist or is not writable, or the disk is full; the old file is left as it was.
+pub fn write(path: &Path, content: &[u8]) -> Result<(), WriteError> {
+    let failed = |source| WriteError {
+        path: path.to_owned(),
+        source,
+    };
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".writing-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // Reports are read by later steps, which may run as another user; the umask still applies.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(directory).map_err(failed)?;
+    file.write_all(content).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Writes [`JUNIT`], [`JSON`] and [`MARKDOWN`] into the run directory.
+///
+/// # Errors
+/// The first report that could not be made or written; the others are tried all the same.
+pub fn write_all(directory: &Path, summary: &Summary) -> Result<(), WriteError> {
+    let reports = [
+        (JUNIT, junit::render(summary).map(String::into_bytes)),
+        (
+            JSON,
+            json::render(summary)
+                .map(String::into_bytes)
+                .map_err(io::Error::from),
+        ),
+        (MARKDOWN, Ok(github::step_summary(summary).into_bytes())),
+    ];
+    let mut first = Ok(());
+    for (name, content) in reports {
+        let path = directory.join(name);
+        let result = match content {
+            Ok(content) => write(&path, &content),
+            Err(source) => Err(WriteError { path, source }),
+        };
+        first = first.and(result);
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.txt");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_error_names_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing/a.txt");
+        let error = write(&path, b"x").unwrap_err().to_string();
+        assert!(error.contains("missing/a.txt"), "{error}");
+    }
+}

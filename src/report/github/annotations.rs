@@ -1,0 +1,81 @@
+//! Annotations: workflow commands that we mean.
+//!
+//! GitHub keeps ten of each kind for a step and drops the others without a word, so there are never more here, and the worst
+//! come first.
+
+use super::super::account::{self, bypass_warning};
+use super::super::is_bypass;
+use super::super::junit::relative;
+use super::super::summary::{Summary, TaskSummary};
+use crate::outcome::{OnDenied, Verdict};
+use crate::text::{self, workflow};
+
+/// How many of a kind GitHub shows for a step.
+const SHOWN: usize = 10;
+/// The longest message, in bytes.
+const MESSAGE: usize = 4000;
+
+/// The lines to print on stdout: errors for tasks that did not pass, failures first; warnings for tasks that were not run, that
+/// ran without a gate, or that passed with denials.
+#[must_use]
+pub fn annotations(summary: &Summary) -> Vec<String> {
+    let of = |verdict| {
+        summary
+            .tasks
+            .iter()
+            .filter(move |task| task.verdict() == verdict)
+    };
+    let errors = of(Verdict::Failed).chain(of(Verdict::Errored)).map(|task| {
+        line(
+            "error",
+            task,
+            &account::details(task, &summary.dir).join("\n"),
+        )
+    });
+    let skipped = of(Verdict::Skipped).map(|task| line("warning", task, &task.message));
+    let bypassed = summary
+        .tasks
+        .iter()
+        .filter(|task| is_bypass(&task.mode))
+        .map(|task| line("warning", task, &bypass_warning(&task.mode)));
+    let denied = of(Verdict::Passed)
+        .filter(|task| !task.denials.is_empty() && task.on_denied == OnDenied::Warn)
+        .map(|task| {
+            line(
+                "warning",
+                task,
+                &account::details(task, &summary.dir).join("\n"),
+            )
+        });
+    let damages = summary.damages.iter().take(1).map(|damage| {
+        let message = clean(damage);
+        format!("::error title=agent-batch::{}", workflow::data(&message))
+    });
+    damages
+        .chain(errors)
+        .take(SHOWN)
+        .chain(bypassed.chain(skipped).chain(denied).take(SHOWN))
+        .collect()
+}
+
+fn line(kind: &str, task: &TaskSummary, message: &str) -> String {
+    let file = relative(&task.file);
+    let place = if file.is_empty() {
+        String::new()
+    } else {
+        let file = workflow::property(&text::visible_line(&file));
+        format!("file={file},line={},", task.line)
+    };
+    let name = text::visible_line(&text::head(&task.name, 120));
+    let title = workflow::property(&format!("{}: {name}", task.outcome.name()));
+    format!(
+        "::{kind} {place}title={title}::{}",
+        workflow::data(&clean(message))
+    )
+}
+
+/// A message of several lines: each shows everything and could not act alone either.
+fn clean(message: &str) -> String {
+    let shown = text::visible(&text::plain(message));
+    workflow::inert(&text::ends(&shown, MESSAGE))
+}

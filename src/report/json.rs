@@ -1,0 +1,225 @@
+//! `summary.json`: the report for programs.
+//!
+//! The format is versioned by `version`: fields are only added within a version. Amounts are dollars or `null` where a price
+//! is not known, spans are milliseconds, times are RFC 3339 in UTC, words are those of the outcome table. Texts are
+//! hostile and clipped; JSON's own escapes are the only ones.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::summary::{
+    CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Summary,
+    TaskSummary, Warning,
+};
+use super::{is_bypass, verdict_word};
+use crate::event::{Change, RuleRecord};
+use crate::outcome::{OnDenied, Stop};
+use crate::usage::{Usage, Usd};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// The report, indented, with a line feed at its end.
+///
+/// # Errors
+/// A time beyond the year 9999.
+pub fn render(summary: &Summary) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&Report::of(summary)).map(|text| text + "\n")
+}
+
+/// The whole document.
+#[derive(Serialize)]
+struct Report<'a> {
+    version: u32,
+    program_version: &'a str,
+    plan_sha256: &'a str,
+    #[serde(with = "time::serde::rfc3339")]
+    started_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    finished_at: Option<OffsetDateTime>,
+    duration_ms: u64,
+    exit_code: u8,
+    conclusion: &'static str,
+    run_dir: &'a str,
+    totals: Totals,
+    /// What was wrong with the run directory; such a run never passes.
+    damages: &'a [String],
+    /// In the order of the plan.
+    tasks: Vec<Task<'a>>,
+}
+
+#[derive(Serialize)]
+struct Totals {
+    tasks: u64,
+    passed: u64,
+    failed: u64,
+    errors: u64,
+    skipped: u64,
+    denials: u64,
+    steps: u64,
+    tokens: Tokens,
+    cost_usd: Usd,
+    /// Some model's price is not known, so `cost_usd` is only a part.
+    cost_is_partial: bool,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    total: u64,
+    #[serde(flatten)]
+    usage: Usage,
+}
+
+/// One task. A list with `total` and `items` holds the first entries and counts all.
+#[derive(Serialize)]
+struct Task<'a> {
+    name: &'a str,
+    file: &'a str,
+    line: u32,
+    tags: &'a [String],
+    model: &'a str,
+    mode: &'a str,
+    bypass: bool,
+    isolation: &'a str,
+    on_denied: OnDenied,
+    attempt: u32,
+    verdict: &'static str,
+    outcome: &'static str,
+    retryable: bool,
+    stop: Option<Stop>,
+    message: &'a str,
+    /// The end of the last reply.
+    reply: &'a str,
+    stop_reasons: &'a BTreeMap<String, u32>,
+    turns: Turns,
+    steps: u32,
+    tool_calls: u64,
+    calls_by_tool: &'a BTreeMap<String, u32>,
+    tool_errors: u64,
+    tokens: Tokens,
+    cost_usd: Option<Usd>,
+    duration_ms: u64,
+    retries: u64,
+    last_retry: &'a str,
+    denials: &'a Kept<Denial>,
+    hooks_blocked: u64,
+    hooks_failed: u64,
+    hooks: &'a Kept<HookRecord>,
+    checks: &'a Kept<CheckRecord>,
+    changes: &'a Kept<Change>,
+    warnings: &'a Kept<Warning>,
+    repeated_calls: &'a [RepeatedCall],
+    unused_allow: &'a [RuleRecord],
+    leaked_processes: u32,
+    last_steps: &'a VecDeque<StepRecord>,
+    /// What an unfinished task was doing.
+    doing: &'a str,
+    /// Relative to `run_dir`, like `transcript`.
+    output_files: &'a Kept<String>,
+    transcript: Option<&'a str>,
+    earlier_attempts: &'a [EarlierAttempt],
+}
+
+#[derive(Serialize)]
+struct Turns {
+    planned: u32,
+    done: u32,
+    skipped: u32,
+}
+
+impl<'a> Report<'a> {
+    fn of(summary: &'a Summary) -> Self {
+        let totals = summary.totals();
+        let exit = summary.exit();
+        Self {
+            version: VERSION,
+            program_version: &summary.plan.program_version,
+            plan_sha256: &summary.plan.plan_sha256,
+            started_at: summary.plan.started_at,
+            finished_at: summary.finished_at,
+            duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),
+            exit_code: exit.code(),
+            conclusion: exit.conclusion(),
+            run_dir: &summary.dir,
+            totals: Totals {
+                tasks: totals.tasks,
+                passed: totals.passed,
+                failed: totals.failed,
+                errors: totals.errors,
+                skipped: totals.skipped,
+                denials: totals.denials,
+                steps: totals.steps,
+                tokens: Tokens::of(totals.usage),
+                cost_usd: totals.cost,
+                cost_is_partial: totals.cost_is_partial,
+            },
+            damages: &summary.damages,
+            tasks: summary.tasks.iter().map(Task::of).collect(),
+        }
+    }
+}
+
+impl Tokens {
+    fn of(usage: Usage) -> Self {
+        Self {
+            total: usage.total(),
+            usage,
+        }
+    }
+}
+
+impl<'a> Task<'a> {
+    fn of(task: &'a TaskSummary) -> Self {
+        let row = task.outcome.row();
+        Self {
+            name: &task.name,
+            file: &task.file,
+            line: task.line,
+            tags: &task.tags,
+            model: &task.model,
+            mode: &task.mode,
+            bypass: is_bypass(&task.mode),
+            isolation: &task.isolation,
+            on_denied: task.on_denied,
+            attempt: task.attempt,
+            verdict: verdict_word(row.verdict),
+            outcome: row.name,
+            retryable: row.retryable,
+            stop: task.stop,
+            message: &task.message,
+            reply: &task.reply,
+            stop_reasons: &task.stop_reasons,
+            turns: Turns {
+                planned: task.turns,
+                done: task.turns_done,
+                skipped: task.turns_skipped,
+            },
+            steps: task.steps,
+            tool_calls: task.tool_calls,
+            calls_by_tool: &task.calls_by_tool,
+            tool_errors: task.tool_errors,
+            tokens: Tokens::of(task.usage),
+            cost_usd: task.cost,
+            duration_ms: task.duration_ms,
+            retries: task.retries,
+            last_retry: &task.last_retry,
+            denials: &task.denials,
+            hooks_blocked: task.hooks_blocked,
+            hooks_failed: task.hooks_failed,
+            hooks: &task.hooks,
+            checks: &task.checks,
+            changes: &task.changes,
+            warnings: &task.warnings,
+            repeated_calls: &task.repeated,
+            unused_allow: &task.unused_allow,
+            leaked_processes: task.leaked_processes,
+            last_steps: &task.last_steps,
+            doing: &task.doing,
+            output_files: &task.output_files,
+            transcript: task.transcript.as_deref(),
+            earlier_attempts: &task.earlier,
+        }
+    }
+}

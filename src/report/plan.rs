@@ -1,0 +1,176 @@
+//! What a run set out to do: the content of `run.json`, written before the first model call.
+//!
+//! Without it a report could only speak of the tasks that left a transcript, and a task that never started would
+//! vanish from it. The hash lets shards prove that they worked on the same plan.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+
+use crate::outcome::OnDenied;
+
+/// The version of the format of `run.json`. A new field gets a default; a changed meaning gets a new version.
+pub const VERSION: u32 = 1;
+
+/// The plan of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunPlan {
+    /// Format version, [`VERSION`].
+    pub v: u32,
+    /// The version of the program that made the plan.
+    pub program_version: String,
+    /// When the run began, in UTC.
+    #[serde(with = "time::serde::rfc3339")]
+    pub started_at: OffsetDateTime,
+    /// How many tasks run at the same time.
+    pub jobs: u32,
+    /// SHA-256, in hex, over the tasks as compact JSON.
+    pub plan_sha256: String,
+    /// The tasks, in the order of the plan. Names are unique.
+    pub tasks: Vec<PlannedTask>,
+}
+
+/// One task of the plan, with what reports say of a task that never started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedTask {
+    /// The task's name, unique in the plan.
+    pub name: String,
+    /// The task file, relative to where the run was started.
+    pub file: String,
+    /// The line on which the task begins, from 1.
+    pub line: u32,
+    /// `provider/model`.
+    pub model: String,
+    /// The pinned permission mode.
+    pub mode: String,
+    /// The task's tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// `none` or `copy`.
+    #[serde(default)]
+    pub isolation: String,
+    /// What a denial means.
+    #[serde(default)]
+    pub on_denied: OnDenied,
+}
+
+/// A `run.json` that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Not JSON, or not a plan.
+    #[error("not a run plan: {0}")]
+    Invalid(#[from] serde_json::Error),
+    /// A later program wrote it.
+    #[error(
+        "the plan has format version {found}, expected {VERSION}; use the program that wrote it"
+    )]
+    Version {
+        /// The version that it has.
+        found: u32,
+    },
+    /// Somebody changed the list of tasks.
+    #[error(
+        "the plan's hash is `{found}`, but its tasks hash to `{expected}`; the file was changed"
+    )]
+    Hash {
+        /// The hash that the file states.
+        found: String,
+        /// The hash of its tasks.
+        expected: String,
+    },
+}
+
+impl RunPlan {
+    /// A plan for these tasks.
+    #[must_use]
+    pub fn new(
+        program_version: &str,
+        started_at: OffsetDateTime,
+        jobs: u32,
+        tasks: Vec<PlannedTask>,
+    ) -> Self {
+        Self {
+            v: VERSION,
+            program_version: program_version.to_owned(),
+            started_at,
+            jobs,
+            plan_sha256: hash(&tasks),
+            tasks,
+        }
+    }
+
+    /// The content of `run.json`.
+    ///
+    /// # Errors
+    /// A start beyond the year 9999.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// Reads the content of `run.json`.
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn from_json(text: &[u8]) -> Result<Self, PlanError> {
+        let plan: Self = serde_json::from_slice(text)?;
+        if plan.v != VERSION {
+            return Err(PlanError::Version { found: plan.v });
+        }
+        let expected = hash(&plan.tasks);
+        if plan.plan_sha256 != expected {
+            return Err(PlanError::Hash {
+                found: plan.plan_sha256,
+                expected,
+            });
+        }
+        Ok(plan)
+    }
+}
+
+fn hash(tasks: &[PlannedTask]) -> String {
+    // Strings, numbers and unit variants always serialise.
+    let json = serde_json::to_vec(tasks).unwrap_or_default();
+    crate::text::hex(&Sha256::digest(&json))
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn plan() -> RunPlan {
+        let task = PlannedTask {
+            name: "fix".into(),
+            file: "tasks/fix.yaml".into(),
+            line: 1,
+            model: "scripted/a".into(),
+            mode: "default".into(),
+            tags: vec!["lint".into()],
+            isolation: "copy".into(),
+            on_denied: OnDenied::Warn,
+        };
+        RunPlan::new("0.1.0", datetime!(2026-01-02 03:04:05 UTC), 4, vec![task])
+    }
+
+    #[test]
+    fn a_plan_reads_back_as_it_was_written() {
+        let text = plan().to_json().unwrap();
+        assert_eq!(RunPlan::from_json(text.as_bytes()).unwrap(), plan());
+        assert!(
+            text.contains("\"started_at\": \"2026-01-02T03:04:05Z\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_changed_plan_and_a_later_format_are_refused() {
+        let text = plan().to_json().unwrap();
+        let changed = text.replace("tasks/fix.yaml", "tasks/other.yaml");
+        let error = RunPlan::from_json(changed.as_bytes()).unwrap_err();
+        assert!(matches!(error, PlanError::Hash { .. }), "{error}");
+        let later = text.replace("\"v\": 1", "\"v\": 2");
+        let error = RunPlan::from_json(later.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("format version 2"), "{error}");
+    }
+}

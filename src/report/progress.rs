@@ -1,0 +1,277 @@
+//! Progress on a terminal: one line for each running task and one for the run.
+//!
+//! Where stderr is no terminal nothing is drawn; there the [`console`](super::console) speaks. The lines are a [`Sink`] like any other
+//! and know no more than the events say.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::account::cost;
+use super::is_bypass;
+use crate::event::{Event, Kind, Sink};
+use crate::outcome::Verdict;
+use crate::text;
+use crate::usage::{Usage, Usd};
+
+/// Whether lines may be coloured; off under `NO_COLOR`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// Plain characters only.
+    Off,
+    /// The spinner and failures in colour.
+    On,
+}
+
+/// Draws the state of a run.
+#[derive(Debug)]
+pub struct Progress {
+    lines: MultiProgress,
+    overall: ProgressBar,
+    running: HashMap<String, Line>,
+    colour: Colour,
+    /// Tasks that ended, and whether they passed. One that is tried again is taken out.
+    ended: HashMap<String, Verdict>,
+    /// What tasks that ended have cost, and the running ones so far.
+    spent: HashMap<String, Usd>,
+}
+
+/// The line of a task.
+#[derive(Debug)]
+struct Line {
+    bar: ProgressBar,
+    mode: String,
+    step: u32,
+    doing: String,
+    usage: Usage,
+    cost: Option<Usd>,
+}
+
+impl Progress {
+    /// Progress for that many tasks on stderr; hidden where stderr is no terminal.
+    #[must_use]
+    pub fn new(tasks: u64, colour: Colour) -> Self {
+        Self::on(ProgressDrawTarget::stderr(), tasks, colour)
+    }
+
+    /// Progress on another target.
+    #[must_use]
+    pub fn on(target: ProgressDrawTarget, tasks: u64, colour: Colour) -> Self {
+        let lines = MultiProgress::with_draw_target(target);
+        let overall = lines.add(ProgressBar::new(tasks));
+        overall.set_style(style("{pos}/{len} {msg} {elapsed}"));
+        let progress = Self {
+            lines,
+            overall,
+            running: HashMap::new(),
+            colour,
+            ended: HashMap::new(),
+            spent: HashMap::new(),
+        };
+        progress.draw_overall();
+        progress
+    }
+
+    /// Whether nothing is drawn.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.lines.is_hidden()
+    }
+
+    /// Takes all lines away, before the account is written.
+    pub fn clear(&self) {
+        for line in self.running.values() {
+            line.bar.finish_and_clear();
+        }
+        self.overall.finish_and_clear();
+        // A terminal that is gone needs no clearing.
+        let _ = self.lines.clear();
+    }
+
+    fn open(&mut self, name: &str, mode: &str) {
+        let bar = self
+            .lines
+            .insert_before(&self.overall, ProgressBar::new_spinner());
+        bar.set_style(match self.colour {
+            Colour::On => style("{spinner:.cyan} {wide_msg}"),
+            Colour::Off => style("{spinner} {wide_msg}"),
+        });
+        if !self.is_hidden() {
+            // Shows that the program lives while a model thinks.
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        let line = Line {
+            bar,
+            mode: mode.to_owned(),
+            step: 0,
+            doing: "starting".to_owned(),
+            usage: Usage::default(),
+            cost: None,
+        };
+        line.draw(name);
+        if let Some(old) = self.running.insert(name.to_owned(), line) {
+            old.bar.finish_and_clear();
+        }
+    }
+
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Line)) {
+        if let Some(line) = self.running.get_mut(name) {
+            change(line);
+            line.draw(name);
+        }
+    }
+
+    fn draw_overall(&self) {
+        let verdicts = self.ended.values();
+        let failed = verdicts
+            .filter(|verdict| **verdict != Verdict::Passed)
+            .count();
+        let failed = match (failed, self.colour) {
+            (0, _) | (_, Colour::Off) => format!("{failed} failed"),
+            (failed, Colour::On) => format!("\u{1b}[31m{failed} failed\u{1b}[0m"),
+        };
+        let spent = self
+            .spent
+            .values()
+            .fold(Usd::ZERO, |sum, cost| sum.saturating_add(*cost));
+        let running = self.running.len();
+        self.overall.set_position(self.ended.len() as u64);
+        self.overall
+            .set_message(format!("done, {failed}, {running} running, {spent}"));
+    }
+}
+
+impl Line {
+    /// The line as text, from what the events said.
+    fn text(&self, name: &str) -> String {
+        let bypass = if is_bypass(&self.mode) {
+            " [BYPASS]"
+        } else {
+            ""
+        };
+        let line = format!(
+            "{name}{bypass}: step {}, {}; {} tokens, {}",
+            self.step,
+            self.doing,
+            text::tokens(self.usage.total()),
+            cost(self.cost)
+        );
+        text::visible_line(&text::strip_ansi(&text::head(&line, 400)))
+    }
+
+    fn draw(&self, name: &str) {
+        self.bar.set_message(self.text(name));
+    }
+}
+
+/// A template that is known to be right; a wrong one would only look different.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+impl Sink for Progress {
+    fn accept(&mut self, event: &Event) -> io::Result<()> {
+        let name = event.task.as_str();
+        match &event.kind {
+            Kind::TaskStarted(started) => {
+                self.ended.remove(name);
+                self.open(name, &started.mode);
+            }
+            Kind::StepStarted { step, .. } => self.update(name, |line| {
+                line.step = *step;
+                "waiting for the model".clone_into(&mut line.doing);
+            }),
+            Kind::ModelRetried { reason, .. } => self.update(name, |line| {
+                line.doing = format!("waiting to try again: {}", text::one_line(reason, 80));
+            }),
+            Kind::AssistantReplied(replied) => {
+                self.spent.insert(
+                    format!("{name}#{}", event.attempt),
+                    replied.total_cost.unwrap_or_default(),
+                );
+                self.update(name, |line| {
+                    line.usage = replied.total_usage;
+                    line.cost = replied.total_cost;
+                });
+            }
+            Kind::ToolDecided(decided) => self.update(name, |line| {
+                let tool = text::one_line(&decided.name, 60);
+                line.doing = if decided.allowed {
+                    tool
+                } else {
+                    format!("{tool} denied")
+                };
+            }),
+            Kind::CheckFinished(check) => self.update(name, |line| {
+                line.doing = format!("checked {}", text::one_line(&check.title, 80));
+            }),
+            Kind::TaskFinished(finished) => {
+                if let Some(line) = self.running.remove(name) {
+                    line.bar.finish_and_clear();
+                    self.lines.remove(&line.bar);
+                }
+                self.ended
+                    .insert(name.to_owned(), finished.outcome.verdict());
+            }
+            Kind::Warned { .. }
+            | Kind::PromptAppended { .. }
+            | Kind::TextStreamed { .. }
+            | Kind::HookFinished(_)
+            | Kind::ToolFinished(_)
+            | Kind::ResultsAppended { .. }
+            | Kind::WorkspaceCompared { .. }
+            | Kind::Unknown => return Ok(()),
+        }
+        self.draw_overall();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(json: &serde_json::Value) -> Event {
+        let mut fields = serde_json::json!({"v": 1, "at": "2026-01-02T03:04:05Z", "task": "fix", "attempt": 1, "seq": 0});
+        if let (Some(fields), Some(more)) = (fields.as_object_mut(), json.as_object()) {
+            fields.extend(more.clone());
+        }
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn a_task_has_a_line_while_it_runs_and_the_run_counts_it_afterwards() {
+        let mut progress = Progress::on(ProgressDrawTarget::hidden(), 2, Colour::Off);
+        assert!(progress.is_hidden());
+        progress
+            .accept(&event(&serde_json::json!({
+                "type": "task_started", "file": "a.yaml", "line": 1, "model": "scripted/a", "mode": "bypassPermissions",
+                "allow": [], "deny": [], "limits": {}, "workspace": ".", "isolation": "none", "system": "", "tools": [],
+                "hooks_sha256": "", "turns": 1, "program_version": "0"
+            })))
+            .unwrap();
+        progress
+            .accept(&event(
+                &serde_json::json!({"type": "step_started", "step": 2, "turn": 1, "max_tokens": 5}),
+            ))
+            .unwrap();
+        let line = &progress.running["fix"];
+        assert_eq!(
+            line.text("fix\u{1b}[2J\u{202e}"),
+            "fix\\u{202e} [BYPASS]: step 2, waiting for the model; 0 tokens, -"
+        );
+        progress
+            .accept(&event(&serde_json::json!({
+                "type": "task_finished", "stop": "step_limit", "outcome": "step_limit", "message": "m", "duration_ms": 1
+            })))
+            .unwrap();
+        assert!(progress.running.is_empty());
+        assert_eq!(progress.overall.position(), 1);
+        assert_eq!(
+            progress.overall.message(),
+            "done, 1 failed, 0 running, $0.0000"
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! The layout of a run directory, and the way back from it to a [`Summary`].
+//!
+//! ```text
+//! <out>/run.lock                              locked while a run uses the directory
+//! <out>/run.json                              the plan, written first
+//! <out>/<task>/<attempt>/transcript.jsonl     one event a line
+//! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
+//! <out>/junit.xml, summary.json, summary.md   made again by `agent-batch report`
+//! ```
+//!
+//! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::report::plan::{PlanError, RunPlan};
+use crate::report::summary::Summary;
+use crate::report::transcript;
+use crate::text::file_name::file_name;
+
+/// The plan's file.
+pub const PLAN: &str = "run.json";
+/// Locked while a run is using the directory.
+pub const LOCK: &str = "run.lock";
+/// The transcript's file.
+pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The directory of whole outputs.
+pub const OUTPUT: &str = "output";
+
+/// How many damages are listed.
+const DAMAGES: usize = 100;
+
+/// The largest plan that is read, in bytes.
+const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
+
+/// The directory of an attempt, relative to the run directory, with `/`.
+#[must_use]
+pub fn attempt(task: &str, attempt: u32) -> String {
+    format!("{}/{attempt}", file_name(task))
+}
+
+/// The transcript of an attempt, relative to the run directory, with `/`.
+#[must_use]
+pub fn transcript(task: &str, number: u32) -> String {
+    format!("{}/{TRANSCRIPT}", attempt(task, number))
+}
+
+/// The directory of an attempt's whole outputs, relative to the run directory, with `/`.
+#[must_use]
+pub fn output(task: &str, number: u32) -> String {
+    format!("{}/{OUTPUT}", attempt(task, number))
+}
+
+/// A run directory that cannot be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or directory could not be read.
+    #[error("could not read `{}`: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `run.json` is not usable.
+    #[error("`{}`: {source}", path.display())]
+    Plan {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: PlanError,
+    },
+}
+
+/// What a run directory holds.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What was planned.
+    pub plan: RunPlan,
+    /// What it came to. Its `damages` are those below, as sentences.
+    pub summary: Summary,
+    /// What could not be used.
+    pub damages: Vec<transcript::Damage>,
+}
+
+/// Reads a run directory back. A transcript that is missing, cut off or damaged is no error: the task is then
+/// `not_run` or `unfinished`, and what could not be used is listed.
+///
+/// # Errors
+/// `run.json` is missing or not usable, or a directory cannot be listed.
+pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
+    let path = directory.join(PLAN);
+    let text = regular(&path)
+        .and_then(|size| match size {
+            0..=LARGEST_PLAN => fs::read(&path),
+            _ => Err(io::Error::other(format!(
+                "larger than {LARGEST_PLAN} bytes"
+            ))),
+        })
+        .map_err(|source| LoadError::Io {
+            path: path.clone(),
+            source,
+        })?;
+    let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
+    let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
+    let mut damages = Vec::new();
+    for planned in &plan.tasks {
+        for number in attempts(&directory.join(file_name(&planned.name)))? {
+            let relative = transcript(&planned.name, number);
+            replay(
+                &directory.join(relative),
+                &planned.name,
+                number,
+                &mut summary,
+                &mut damages,
+            );
+        }
+    }
+    for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
+        summary.damages.push(format!(
+            "task `{}`: its transcript lacks events at {} place(s)",
+            task.name, task.gaps
+        ));
+    }
+    summary
+        .damages
+        .extend(damages.iter().map(ToString::to_string));
+    Ok(Loaded {
+        plan,
+        summary,
+        damages,
+    })
+}
+
+/// The size of a regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
+/// could lead out of it or never return.
+fn regular(path: &Path) -> io::Result<u64> {
+    let facts = fs::symlink_metadata(path)?;
+    if facts.is_file() {
+        Ok(facts.len())
+    } else {
+        Err(io::Error::other("expected a regular file"))
+    }
+}
+
+/// The numbers of the attempts below a task's directory, ascending.
+fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
+    let failed = |source| LoadError::Io {
+        path: directory.to_owned(),
+        source,
+    };
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        // Only the canonical spelling, so that `1` and `01` are not one attempt.
+        if let Some(number) = name.to_str().and_then(|name| {
+            let number: u32 = name.parse().ok()?;
+            (number > 0 && number.to_string() == name).then_some(number)
+        }) {
+            numbers.push(number);
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Folds one transcript in. Events of another task or attempt do not belong there and are damage.
+fn replay(
+    path: &Path,
+    task: &str,
+    attempt: u32,
+    summary: &mut Summary,
+    damages: &mut Vec<transcript::Damage>,
+) {
+    let mut note = |damage| {
+        if damages.len() < DAMAGES {
+            damages.push(damage);
+        }
+    };
+    let damage = |line, reason: String| transcript::Damage {
+        path: path.to_owned(),
+        line,
+        reason,
+    };
+    let reader = match regular(path).and_then(|_| transcript::read(path)) {
+        Ok(reader) => reader,
+        // The attempt's directory is made before the transcript.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => return note(damage(0, error.to_string())),
+    };
+    let mut line = 0;
+    for item in reader {
+        line += 1;
+        match item {
+            Ok(event) if event.task == task && event.attempt == attempt => summary.fold(&event),
+            Ok(_) => note(damage(
+                line,
+                "an event of another task or attempt".to_owned(),
+            )),
+            Err(damage) => {
+                line = damage.line;
+                note(damage);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The fold: plan and events in, what the run came to out.
+//!
+//! [`Summary::fold`] is the only way in, for a run that is going on and for transcripts that are read back, so a report that is
+//! made again says the same. Memory does not grow with content: counts are exact, texts are clipped, lists
+//! are bounded ([`record`]).
+
+pub mod record;
+mod repeats;
+mod task;
+
+use std::collections::HashMap;
+
+use time::OffsetDateTime;
+
+use crate::event::Event;
+use crate::outcome::{Exit, Outcome, Verdict};
+use crate::report::plan::{PlannedTask, RunPlan};
+use crate::usage::{Usage, Usd};
+
+pub use record::{
+    CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
+};
+pub use task::TaskSummary;
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// What was planned.
+    pub plan: RunPlan,
+    /// The run directory as reports name it, relative to where the run was started.
+    pub dir: String,
+    /// The tasks in the order of the plan; behind them those that left events without being planned.
+    pub tasks: Vec<TaskSummary>,
+    /// The time of the latest event.
+    pub finished_at: Option<OffsetDateTime>,
+    /// The signal that ended the run, if one did.
+    pub signal: Option<u8>,
+    /// What was wrong with the run directory when it was read back, one sentence each. A run with damages never passes.
+    pub damages: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+/// Sums over all tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// All tasks.
+    pub tasks: u64,
+    /// Tasks by verdict.
+    pub passed: u64,
+    /// Failed their gate.
+    pub failed: u64,
+    /// Infrastructure errors.
+    pub errors: u64,
+    /// Never started.
+    pub skipped: u64,
+    /// Denied calls.
+    pub denials: u64,
+    /// Model calls, of all attempts.
+    pub steps: u64,
+    /// Tokens, of all attempts.
+    pub usage: Usage,
+    /// Money, of all attempts, as far as prices are known.
+    pub cost: Usd,
+    /// Whether some price is not known, so that `cost` is only a part.
+    pub cost_is_partial: bool,
+}
+
+impl Summary {
+    /// A run of which nothing has happened yet.
+    pub fn new(plan: RunPlan, dir: impl Into<String>) -> Self {
+        let tasks: Vec<TaskSummary> = plan.tasks.iter().map(TaskSummary::new).collect();
+        let places = tasks
+            .iter()
+            .enumerate()
+            .map(|(place, task)| (task.name.clone(), place))
+            .collect();
+        Self {
+            plan,
+            dir: dir.into(),
+            tasks,
+            finished_at: None,
+            signal: None,
+            damages: Vec::new(),
+            places,
+        }
+    }
+
+    /// Takes one event in. Events of one attempt come in their order; events of different tasks may interleave.
+    pub fn fold(&mut self, event: &Event) {
+        if event.kind.is_transient() {
+            return;
+        }
+        self.finished_at = self.finished_at.max(Some(event.at));
+        let place = if let Some(place) = self.places.get(&event.task) {
+            *place
+        } else {
+            let place = self.tasks.len();
+            self.places.insert(event.task.clone(), place);
+            self.tasks.push(TaskSummary::new(&unplanned(&event.task)));
+            place
+        };
+        if let Some(task) = self.tasks.get_mut(place) {
+            task.fold(event);
+        }
+    }
+
+    /// The task of this name.
+    #[must_use]
+    pub fn task(&self, name: &str) -> Option<&TaskSummary> {
+        self.tasks.get(*self.places.get(name)?)
+    }
+
+    /// The exit code. Nothing proves nothing: a run without tasks is a usage error, and a damaged one cannot pass.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        if let Some(signal) = self.signal {
+            return Exit::Signal(signal);
+        }
+        if self.tasks.is_empty() {
+            return Exit::Usage;
+        }
+        let exit = Exit::of(self.tasks.iter().map(|task| task.outcome));
+        if exit == Exit::Passed && !self.damages.is_empty() {
+            return Exit::Infrastructure;
+        }
+        exit
+    }
+
+    /// The sums.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for task in &self.tasks {
+            totals.tasks += 1;
+            match task.outcome.verdict() {
+                Verdict::Passed => totals.passed += 1,
+                Verdict::Failed => totals.failed += 1,
+                Verdict::Errored => totals.errors += 1,
+                Verdict::Skipped => totals.skipped += 1,
+            }
+            totals.denials += task.denials.total;
+            totals.steps += u64::from(task.steps) + task.earlier_steps;
+            totals.usage += task.usage;
+            totals.usage += task.earlier_usage;
+            totals.cost = totals
+                .cost
+                .saturating_add(task.cost.unwrap_or_default())
+                .saturating_add(task.earlier_cost);
+            totals.cost_is_partial |=
+                (task.cost.is_none() && task.usage.total() > 0) || task.earlier_cost_is_partial;
+        }
+        totals
+    }
+
+    /// The wall-clock time of the run so far.
+    #[must_use]
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.finished_at
+            .and_then(|at| (at - self.plan.started_at).try_into().ok())
+            .unwrap_or_default()
+    }
+
+    /// The tasks that did not pass, in plan order.
+    pub fn not_passed(&self) -> impl Iterator<Item = &TaskSummary> {
+        self.tasks
+            .iter()
+            .filter(|task| task.outcome != Outcome::Completed)
+    }
+}
+
+fn unplanned(name: &str) -> PlannedTask {
+    PlannedTask {
+        name: name.to_owned(),
+        file: String::new(),
+        line: 1,
+        model: String::new(),
+        mode: String::new(),
+        tags: Vec::new(),
+        isolation: String::new(),
+        on_denied: crate::outcome::OnDenied::default(),
+    }
+}

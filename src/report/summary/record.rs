@@ -1,0 +1,193 @@
+//! What is kept of events: clipped pieces in bounded lists.
+//!
+//! All texts in here are still hostile; they are only short. Each report escapes them for its place.
+
+use serde::Serialize;
+
+use crate::event::CheckResult;
+use crate::outcome::Outcome;
+use crate::text;
+use crate::usage::Usd;
+
+/// The longest sentence that is kept, in bytes.
+pub const SENTENCE: usize = 1000;
+/// The longest piece of an input that is kept, in bytes.
+pub const INPUT: usize = 300;
+/// The longest name that is kept, in bytes.
+pub const NAME: usize = 200;
+/// The longest tail of an output or a reply that is kept, in bytes.
+pub const TAIL: usize = 4096;
+
+/// A list that keeps its first entries and counts all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kept<T> {
+    /// The first entries, at most [`Kept::ROOM`].
+    pub items: Vec<T>,
+    /// How many there were.
+    pub total: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            total: 0,
+        }
+    }
+}
+
+impl<T> Kept<T> {
+    /// How many entries are kept.
+    pub const ROOM: usize = 100;
+
+    /// Counts an entry, and keeps it if there is room.
+    pub fn push(&mut self, item: T) {
+        self.total += 1;
+        if self.items.len() < Self::ROOM {
+            self.items.push(item);
+        }
+    }
+
+    /// How many entries were counted and not kept.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.total.saturating_sub(self.items.len() as u64)
+    }
+
+    /// Whether there was none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// A call that was not allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// The step that asked.
+    pub step: u32,
+    /// The call's id.
+    pub tool_use_id: String,
+    /// The tool.
+    pub tool: String,
+    /// The input, clipped.
+    pub input: String,
+    /// Who decided: `rule`, `mode`, `hook`, ...
+    pub class: String,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// The rule that decided and where it stands.
+    pub rule: Option<String>,
+    /// The smallest rule that would have allowed the call.
+    pub suggestion: Option<String>,
+    /// Whether an interactive tool would have asked a person.
+    pub would_ask: bool,
+}
+
+/// A hook that blocked or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HookRecord {
+    /// The hook event.
+    pub event: String,
+    /// The hook's name.
+    pub hook: String,
+    /// Whether it did not work, rather than block on purpose.
+    pub failed: bool,
+    /// What it said.
+    pub message: String,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CheckRecord {
+    /// Its place in the task file, from 0.
+    pub index: u32,
+    /// `command`, `reply`, ...
+    pub check: String,
+    /// What it demands.
+    pub title: String,
+    /// What it found.
+    pub result: CheckResult,
+    /// The end of what it said.
+    pub message: String,
+    /// In milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Something that a reader should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// A stable word.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+}
+
+/// One of the last steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StepRecord {
+    /// Its number, from 1.
+    pub step: u32,
+    /// What the model said, clipped.
+    pub text: String,
+    /// The calls that it asked for: tool and input, clipped.
+    pub calls: Vec<String>,
+}
+
+/// A call that came more than once with the same input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RepeatedCall {
+    /// The tool.
+    pub tool: String,
+    /// The input, clipped.
+    pub input: String,
+    /// How often.
+    pub times: u32,
+}
+
+/// An attempt before the last one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EarlierAttempt {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The line for a person.
+    pub message: String,
+    /// What it cost, if that is known.
+    #[serde(rename = "cost_usd")]
+    pub cost: Option<Usd>,
+    /// Its transcript, relative to the run directory.
+    pub transcript: String,
+}
+
+/// A name, clipped.
+pub(super) fn name(value: &str) -> String {
+    text::head(value, NAME).into_owned()
+}
+
+/// A sentence, clipped.
+pub(super) fn sentence(value: &str) -> String {
+    text::head(value, SENTENCE).into_owned()
+}
+
+/// An input as compact JSON, clipped; of an input with one string, only that string.
+pub(super) fn input(value: &serde_json::Value) -> String {
+    let only = value
+        .as_object()
+        .filter(|fields| fields.len() == 1)
+        .and_then(|fields| fields.values().next()?.as_str());
+    match only.or_else(|| value.get("command")?.as_str()) {
+        Some(text) => text::head(text, INPUT).into_owned(),
+        None => text::head(&value.to_string(), INPUT).into_owned(),
+    }
+}
+
+/// The end of a text, clipped.
+pub(super) fn tail(value: &str) -> String {
+    if value.len() <= TAIL {
+        return value.to_owned();
+    }
+    let end = text::suffix(value, TAIL - 48);
+    format!("[{} bytes cut]\n{end}", value.len() - end.len())
+}

@@ -1,0 +1,488 @@
+//! What one task came to: the fold over its events.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use time::OffsetDateTime;
+
+use super::record::{
+    self, CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
+};
+use super::repeats::Repeats;
+use crate::event::{
+    AssistantReplied, Change, CheckFinished, CheckResult, Event, HookFinished, HookResult, Kind,
+    RuleRecord, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+};
+use crate::outcome::{OnDenied, Outcome, Stop, Verdict};
+use crate::report::plan::PlannedTask;
+use crate::report::run_dir;
+use crate::text;
+use crate::usage::{Usage, Usd};
+
+/// How many of the last steps are kept.
+const LAST_STEPS: usize = 5;
+/// How many different words (stop reasons, tool names) are told apart.
+const WORDS: usize = 32;
+/// How many allow rules are watched for use.
+const RULES: usize = 500;
+
+/// What a task came to. Counts are those of the last attempt, unless they say `earlier`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskSummary {
+    /// The task's name.
+    pub name: String,
+    /// The task file, relative to where the run was started.
+    pub file: String,
+    /// The line on which the task begins.
+    pub line: u32,
+    /// `provider/model`.
+    pub model: String,
+    /// The pinned permission mode.
+    pub mode: String,
+    /// The task's tags.
+    pub tags: Vec<String>,
+    /// `none` or `copy`.
+    pub isolation: String,
+    /// What a denial means.
+    pub on_denied: OnDenied,
+    /// The last attempt, from 1; 0 while there is none.
+    pub attempt: u32,
+    /// How it ended: `not_run` without an event, `unfinished` without a `task_finished`.
+    pub outcome: Outcome,
+    /// Why the loop ended.
+    pub stop: Option<Stop>,
+    /// One line for a person.
+    pub message: String,
+    /// The end of the last reply.
+    pub reply: String,
+    /// The raw stop reasons and how often each came.
+    pub stop_reasons: BTreeMap<String, u32>,
+    /// User turns that were planned.
+    pub turns: u32,
+    /// User turns that the model ended.
+    pub turns_done: u32,
+    /// User turns that were planned and not run.
+    pub turns_skipped: u32,
+    /// Model calls.
+    pub steps: u32,
+    /// Tool calls that the model asked for.
+    pub tool_calls: u64,
+    /// Tool calls by tool.
+    pub calls_by_tool: BTreeMap<String, u32>,
+    /// Calls that were answered with an error, denials left out.
+    pub tool_errors: u64,
+    /// Calls that were not allowed.
+    pub denials: Kept<Denial>,
+    /// Hooks that blocked on purpose.
+    pub hooks_blocked: u64,
+    /// Hooks that did not work.
+    pub hooks_failed: u64,
+    /// The hooks that blocked or failed.
+    pub hooks: Kept<HookRecord>,
+    /// Model calls that failed and were tried again.
+    pub retries: u64,
+    /// Why the last of them was.
+    pub last_retry: String,
+    /// Tokens.
+    pub usage: Usage,
+    /// Money; `None` where a price is not known.
+    pub cost: Option<Usd>,
+    /// Time from the start, in milliseconds; of an unfinished task, up to its last event.
+    pub duration_ms: u64,
+    /// The checks, in the order in which they ran.
+    pub checks: Kept<CheckRecord>,
+    /// What changed in the workspace.
+    pub changes: Kept<Change>,
+    /// What a reader should know.
+    pub warnings: Kept<Warning>,
+    /// Calls that came again and again.
+    pub repeated: Vec<RepeatedCall>,
+    /// Allow rules that no call used.
+    pub unused_allow: Vec<RuleRecord>,
+    /// Processes that outlived their call and were killed.
+    pub leaked_processes: u32,
+    /// The last steps.
+    pub last_steps: VecDeque<StepRecord>,
+    /// What the task was doing when it was last heard of; empty once it finished.
+    pub doing: String,
+    /// Files with whole outputs, relative to the run directory.
+    pub output_files: Kept<String>,
+    /// The transcript, relative to the run directory; `None` while there is no attempt.
+    pub transcript: Option<String>,
+    /// When the attempt began.
+    pub started_at: Option<OffsetDateTime>,
+    /// Events whose number says that others are missing before them.
+    pub gaps: u64,
+    /// Attempts before the last.
+    pub earlier: Vec<EarlierAttempt>,
+    /// Model calls of earlier attempts.
+    pub earlier_steps: u64,
+    /// Tokens of earlier attempts.
+    pub earlier_usage: Usage,
+    /// Money of earlier attempts, as far as known.
+    pub earlier_cost: Usd,
+    /// Whether `earlier_cost` is only a part.
+    pub earlier_cost_is_partial: bool,
+    repeats: Repeats,
+    next_seq: u64,
+}
+
+impl TaskSummary {
+    /// A task of which nothing has happened yet.
+    #[must_use]
+    pub fn new(planned: &PlannedTask) -> Self {
+        Self {
+            name: planned.name.clone(),
+            file: planned.file.clone(),
+            line: planned.line,
+            model: planned.model.clone(),
+            mode: planned.mode.clone(),
+            tags: planned.tags.clone(),
+            isolation: planned.isolation.clone(),
+            on_denied: planned.on_denied,
+            attempt: 0,
+            outcome: Outcome::NotRun,
+            stop: None,
+            message: Outcome::NotRun.row().meaning.to_owned(),
+            reply: String::new(),
+            stop_reasons: BTreeMap::new(),
+            turns: 0,
+            turns_done: 0,
+            turns_skipped: 0,
+            steps: 0,
+            tool_calls: 0,
+            calls_by_tool: BTreeMap::new(),
+            tool_errors: 0,
+            denials: Kept::default(),
+            hooks_blocked: 0,
+            hooks_failed: 0,
+            hooks: Kept::default(),
+            retries: 0,
+            last_retry: String::new(),
+            usage: Usage::default(),
+            cost: None,
+            duration_ms: 0,
+            checks: Kept::default(),
+            changes: Kept::default(),
+            warnings: Kept::default(),
+            repeated: Vec::new(),
+            unused_allow: Vec::new(),
+            leaked_processes: 0,
+            last_steps: VecDeque::new(),
+            doing: String::new(),
+            output_files: Kept::default(),
+            transcript: None,
+            started_at: None,
+            gaps: 0,
+            earlier: Vec::new(),
+            earlier_steps: 0,
+            earlier_usage: Usage::default(),
+            earlier_cost: Usd::ZERO,
+            earlier_cost_is_partial: false,
+            repeats: Repeats::default(),
+            next_seq: 0,
+        }
+    }
+
+    /// What the task's gate makes of its outcome.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.outcome.verdict()
+    }
+
+    /// The checks that did not pass, among those that were kept.
+    pub fn broken_checks(&self) -> impl Iterator<Item = &CheckRecord> {
+        self.checks
+            .items
+            .iter()
+            .filter(|check| check.result != CheckResult::Passed)
+    }
+
+    /// Takes one event of this task in.
+    pub fn fold(&mut self, event: &Event) {
+        // Attempts follow each other; what comes late of an earlier one changes nothing any more.
+        if event.kind.is_transient() || event.attempt < self.attempt {
+            return;
+        }
+        if event.attempt > self.attempt {
+            self.open_attempt(event.attempt);
+        }
+        if event.seq != self.next_seq {
+            self.gaps += 1;
+        }
+        self.next_seq = event.seq.saturating_add(1);
+        let since = event.at - *self.started_at.get_or_insert(event.at);
+        self.duration_ms = u64::try_from(since.whole_milliseconds()).unwrap_or_default();
+        self.take(&event.kind);
+    }
+
+    /// Puts the attempt so far among the earlier ones and begins a new one.
+    fn open_attempt(&mut self, attempt: u32) {
+        let mut next = Self::new(&PlannedTask {
+            name: std::mem::take(&mut self.name),
+            file: std::mem::take(&mut self.file),
+            line: self.line,
+            model: std::mem::take(&mut self.model),
+            mode: std::mem::take(&mut self.mode),
+            tags: std::mem::take(&mut self.tags),
+            isolation: std::mem::take(&mut self.isolation),
+            on_denied: self.on_denied,
+        });
+        next.earlier = std::mem::take(&mut self.earlier);
+        if let Some(transcript) = self.transcript.take() {
+            next.earlier.push(EarlierAttempt {
+                attempt: self.attempt,
+                outcome: self.outcome,
+                message: std::mem::take(&mut self.message),
+                cost: self.cost,
+                transcript,
+            });
+            // A task has few attempts; the bound is for a run directory that somebody made up.
+            next.earlier.truncate(Kept::<()>::ROOM);
+        }
+        next.earlier_steps = self.earlier_steps + u64::from(self.steps);
+        next.earlier_usage = self.earlier_usage;
+        next.earlier_usage += self.usage;
+        next.earlier_cost = self
+            .earlier_cost
+            .saturating_add(self.cost.unwrap_or_default());
+        next.earlier_cost_is_partial =
+            self.earlier_cost_is_partial || (self.cost.is_none() && self.usage.total() > 0);
+        next.attempt = attempt;
+        next.transcript = Some(run_dir::transcript(&next.name, attempt));
+        next.outcome = Outcome::Unfinished;
+        next.now("starting");
+        *self = next;
+    }
+
+    /// Notes what the task is doing, which is also what is said of it if nothing more comes.
+    fn now(&mut self, doing: impl Into<String>) {
+        self.doing = doing.into();
+        self.message = format!("{}, while {}", self.outcome.row().meaning, self.doing);
+    }
+
+    fn take(&mut self, kind: &Kind) {
+        match kind {
+            Kind::TaskStarted(started) => self.started(started),
+            Kind::Warned { code, message } => self.warnings.push(Warning {
+                code: record::name(code),
+                message: record::sentence(message),
+            }),
+            Kind::PromptAppended { turn, .. } => {
+                // A nudge or a Stop hook opens a turn again that the model had ended.
+                self.turns_done = self.turns_done.min(turn.saturating_sub(1));
+            }
+            Kind::StepStarted { step, .. } => {
+                self.steps = self.steps.max(*step);
+                self.now(format!("waiting for the model in step {step}"));
+            }
+            Kind::ModelRetried {
+                step,
+                attempt,
+                reason,
+                ..
+            } => {
+                self.retries += 1;
+                self.last_retry = record::sentence(reason);
+                self.now(format!(
+                    "waiting to call the model again in step {step} after try {attempt}"
+                ));
+            }
+            Kind::AssistantReplied(replied) => self.replied(replied),
+            Kind::HookFinished(hook) => self.hook(hook),
+            Kind::ToolDecided(decided) => self.decided(decided),
+            Kind::ToolFinished(finished) => self.tool(finished),
+            Kind::ResultsAppended { step, .. } => self.now(format!("going on after step {step}")),
+            Kind::WorkspaceCompared { changes } => {
+                for change in changes {
+                    self.changes.push(Change {
+                        path: record::name(&change.path),
+                        kind: change.kind,
+                    });
+                }
+            }
+            Kind::CheckFinished(check) => self.check(check),
+            Kind::TaskFinished(finished) => self.finished(finished),
+            Kind::TextStreamed { .. } | Kind::Unknown => {}
+        }
+    }
+
+    fn started(&mut self, started: &TaskStarted) {
+        if self.file.is_empty() {
+            self.file = record::name(&started.file);
+            self.line = started.line;
+        }
+        self.model = record::name(&started.model);
+        self.mode = record::name(&started.mode);
+        self.isolation = record::name(&started.isolation);
+        self.on_denied = started.on_denied;
+        self.turns = started.turns;
+        self.unused_allow = started
+            .allow
+            .iter()
+            .take(RULES)
+            .map(|rule| RuleRecord {
+                rule: record::name(&rule.rule),
+                source: record::name(&rule.source),
+            })
+            .collect();
+    }
+
+    fn replied(&mut self, replied: &AssistantReplied) {
+        self.steps = self.steps.max(replied.step);
+        self.usage = replied.total_usage;
+        self.cost = replied.total_cost;
+        let reason = replied.stop_reason.as_deref().unwrap_or("none");
+        count(&mut self.stop_reasons, reason);
+        if replied.route == "end" {
+            self.turns_done = self.turns_done.max(replied.turn);
+        }
+        let calls = replied.message.tool_calls();
+        for call in &calls {
+            self.tool_calls += 1;
+            count(&mut self.calls_by_tool, &call.name);
+            self.repeats.count(&call.name, &call.input);
+        }
+        self.repeated.clone_from(&self.repeats.found);
+        if self.last_steps.len() == LAST_STEPS {
+            self.last_steps.pop_front();
+        }
+        let said = replied.message.text();
+        self.last_steps.push_back(StepRecord {
+            step: replied.step,
+            text: text::head(said.trim(), record::INPUT).into_owned(),
+            calls: calls
+                .iter()
+                .take(10)
+                .map(|call| {
+                    format!(
+                        "{} {}",
+                        record::name(&call.name),
+                        record::input(&call.input)
+                    )
+                })
+                .collect(),
+        });
+        if !said.trim().is_empty() {
+            self.reply = record::tail(&said);
+        }
+        self.now(match calls.first() {
+            Some(call) => format!(
+                "deciding about `{}` in step {}",
+                record::name(&call.name),
+                replied.step
+            ),
+            None => format!("ending after step {}", replied.step),
+        });
+    }
+
+    fn hook(&mut self, hook: &HookFinished) {
+        let failed = match hook.result {
+            HookResult::Passed => return,
+            HookResult::Blocked => false,
+            HookResult::Failed => true,
+        };
+        if failed {
+            self.hooks_failed += 1;
+        } else {
+            self.hooks_blocked += 1;
+        }
+        self.hooks.push(HookRecord {
+            event: record::name(&hook.event),
+            hook: record::name(&hook.hook),
+            failed,
+            message: record::sentence(&hook.message),
+        });
+    }
+
+    fn decided(&mut self, decided: &ToolDecided) {
+        if decided.allowed {
+            if let Some(used) = &decided.rule {
+                self.unused_allow.retain(|rule| {
+                    record::name(&used.rule) != rule.rule
+                        || record::name(&used.source) != rule.source
+                });
+            }
+            self.now(format!(
+                "running `{}` in step {}: {}",
+                record::name(&decided.name),
+                decided.step,
+                record::input(&decided.input)
+            ));
+            return;
+        }
+        self.denials.push(Denial {
+            step: decided.step,
+            tool_use_id: record::name(&decided.tool_use_id),
+            tool: record::name(&decided.name),
+            input: record::input(&decided.input),
+            class: record::name(&decided.class),
+            reason: record::sentence(&decided.reason),
+            rule: decided.rule.as_ref().map(|rule| {
+                format!(
+                    "{} ({})",
+                    record::name(&rule.rule),
+                    record::name(&rule.source)
+                )
+            }),
+            suggestion: decided.suggestion.as_deref().map(record::sentence),
+            would_ask: decided.would_ask,
+        });
+    }
+
+    fn tool(&mut self, finished: &ToolFinished) {
+        match finished.result {
+            ToolResultKind::Ok | ToolResultKind::Denied | ToolResultKind::NotRun => {}
+            ToolResultKind::Error
+            | ToolResultKind::UnknownTool
+            | ToolResultKind::InvalidInput
+            | ToolResultKind::TimedOut
+            | ToolResultKind::Panicked => self.tool_errors += 1,
+        }
+        if let Some(file) = &finished.output_file {
+            self.output_files.push(record::name(file));
+        }
+        self.now(format!(
+            "going on after `{}` in step {}",
+            record::name(&finished.name),
+            finished.step
+        ));
+    }
+
+    fn check(&mut self, check: &CheckFinished) {
+        self.checks.push(CheckRecord {
+            index: check.index,
+            check: record::name(&check.check),
+            title: record::sentence(&check.title),
+            result: check.result,
+            message: record::tail(&check.message),
+            duration_ms: check.duration_ms,
+        });
+        self.now(format!(
+            "running checks, after check {}",
+            check.index.saturating_add(1)
+        ));
+    }
+
+    fn finished(&mut self, finished: &TaskFinished) {
+        self.outcome = finished.outcome;
+        self.stop = Some(finished.stop);
+        self.message = record::sentence(&finished.message);
+        if !finished.reply.trim().is_empty() {
+            self.reply = record::tail(&finished.reply);
+        }
+        self.turns_skipped = finished.turns_skipped;
+        self.leaked_processes = finished.leaked_processes;
+        self.duration_ms = finished.duration_ms;
+        self.doing.clear();
+    }
+}
+
+/// Counts a word; beyond [`WORDS`] different ones, all others together.
+fn count(words: &mut BTreeMap<String, u32>, word: &str) {
+    let word = record::name(word);
+    let known = words.len() < WORDS || words.contains_key(&word);
+    let times = words
+        .entry(if known { word } else { "(others)".into() })
+        .or_default();
+    *times = times.saturating_add(1);
+}

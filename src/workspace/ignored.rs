@@ -1,0 +1,99 @@
+//! What git ignores, as the ignore files said it when the workspace was prepared.
+//!
+//! The files are read once. Later rules, of the agent's making, do not count, so the only change that stays unseen is
+//! one in a place that was ignored before the agent came.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::at;
+use super::walk::{Entry, Kind, walk};
+
+/// Most bytes of an ignore file that are read.
+const FILE_LIMIT: u64 = 1024 * 1024;
+
+/// Ignore rules by the directory that they stand in.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    rules: BTreeMap<PathBuf, Gitignore>,
+    /// Of the repository, weakest of all (`.git/info/exclude`).
+    exclude: Option<Gitignore>,
+}
+
+impl Ignored {
+    /// Reads the ignore files of a tree and those above it up to the repository's root.
+    pub(super) fn read(root: &Path, excluded: &[PathBuf]) -> io::Result<Self> {
+        let mut ignored = Self::default();
+        for directory in root.ancestors() {
+            let git = directory.join(".git");
+            if git.exists() {
+                ignored.exclude = parse(directory, &git.join("info/exclude"))?;
+                for above in root.ancestors().skip(1) {
+                    if !above.starts_with(directory) {
+                        break;
+                    }
+                    ignored.add(above)?;
+                }
+                break;
+            }
+        }
+        ignored.add(root)?;
+        // Rules apply as they are found: a directory is met before what is in it.
+        walk(root, |entry| {
+            if entry.is_git() || excluded.contains(&entry.path) || ignored.is_ignored(entry) {
+                return Ok(false);
+            }
+            if entry.kind == Kind::Directory {
+                ignored.add(&entry.path)?;
+            }
+            Ok(true)
+        })?;
+        Ok(ignored)
+    }
+
+    fn add(&mut self, directory: &Path) -> io::Result<()> {
+        if let Some(rules) = parse(directory, &directory.join(".gitignore"))? {
+            self.rules.insert(directory.to_path_buf(), rules);
+        }
+        Ok(())
+    }
+
+    /// Whether git ignores this entry, whose parents it does not. The nearest file that says something decides.
+    pub(super) fn is_ignored(&self, entry: &Entry) -> bool {
+        let directory = entry.kind == Kind::Directory;
+        let nearest_first = entry
+            .path
+            .ancestors()
+            .skip(1)
+            .filter_map(|above| self.rules.get(above))
+            .chain(&self.exclude);
+        for rules in nearest_first {
+            match rules.matched(&entry.path, directory) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// The rules of one file, if it is a regular file with any. Lines that make no sense are skipped, as git does.
+fn parse(directory: &Path, file: &Path) -> io::Result<Option<Gitignore>> {
+    let regular = fs::symlink_metadata(file)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= FILE_LIMIT);
+    if !regular {
+        return Ok(None);
+    }
+    let text = fs::read(file).map_err(|error| at(file, &error))?;
+    let mut builder = GitignoreBuilder::new(directory);
+    for line in String::from_utf8_lossy(&text).lines() {
+        let _ = builder.add_line(None, line);
+    }
+    Ok(builder.build().ok().filter(|rules| !rules.is_empty()))
+}
