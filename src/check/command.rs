@@ -150,7 +150,10 @@ impl Check for Command {
 
     async fn run(&self, context: &CheckContext) -> Finding {
         let mut env = context.environment.clone();
-        env.extend(self.variables.clone());
+        for (name, value) in &self.variables {
+            // What every child gets was built with care (`PATH`, `HOME`), and stays.
+            env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
         env.retain(|name, _| {
             !SHELL_STARTUP.contains(&name.as_str()) && !name.starts_with("BASH_FUNC_")
         });

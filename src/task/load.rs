@@ -109,6 +109,13 @@ pub fn load(
             &mut names,
             &mut findings,
         );
+        if loaded.is_none() && findings.errors.is_empty() {
+            // Cannot happen as far as we know; and a task that is silently left out would look like one that passed.
+            findings.push(Diagnostic::error(
+                &file.display,
+                "the task could not be resolved",
+            ));
+        }
         tasks.extend(loaded);
     }
     if findings.errors.is_empty() {

@@ -19,5 +19,35 @@ pub fn project_schema() -> Value {
 
 fn titled(mut schema: schemars::Schema, title: &str) -> Value {
     schema.insert("title".to_owned(), title.into());
-    schema.to_value()
+    let mut value = schema.to_value();
+    tidy(&mut value);
+    value
+}
+
+/// Makes the schema as strict as the loader, to which an optional key may be left out and not be `null`; and takes the
+/// comments' line breaks out of the descriptions.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::Array(types)) = map.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    map.insert("type".to_owned(), only);
+                }
+            }
+            if let Some(Value::Array(choices)) = map.get_mut("anyOf") {
+                choices.retain(|choice| *choice != serde_json::json!({ "type": "null" }));
+            }
+            if map.get("default") == Some(&Value::Null) {
+                map.shift_remove("default");
+            }
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
+            map.values_mut().for_each(tidy);
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }

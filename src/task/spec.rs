@@ -63,7 +63,7 @@ pub struct TaskSpec {
 pub struct PermissionsSpec {
     /// `strict`: only what a rule allows. `default`: also reading in the workspace (`dontAsk` is the same).
     /// `acceptEdits`: also Edit and Write in the workspace. `plan`: only reading. `bypassPermissions`: no rule needed;
-    /// takes effect only with the flag of the same name. Default: `default`.
+    /// takes effect only with `--allow-bypass` on the command line. Default: `default`.
     #[serde(default)]
     #[schemars(schema_with = "mode_schema")]
     pub mode: Option<Mode>,
@@ -97,7 +97,7 @@ pub struct LimitsSpec {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_output_tokens: Option<u64>,
     /// The most money over the whole task, in US dollars. Default: none.
-    #[schemars(range(min = 0, max = 10_000))]
+    #[schemars(range(max = 10_000), extend("exclusiveMinimum" = 0))]
     pub max_cost_usd: Option<f64>,
     /// The longest time for the whole task. Default: `30m`.
     pub timeout: Option<TimeSpan>,

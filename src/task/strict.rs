@@ -140,6 +140,11 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Tree, E> {
         self.count(value.len())?;
+        if value.contains('\0') {
+            // No path, argument or variable of the system can hold it.
+            let problem = Problem::value(self.path.clone(), "the text has a NUL character in it");
+            return Ok(self.refuse(problem));
+        }
         Ok(Tree::Text(value.to_owned()))
     }
 

@@ -204,6 +204,8 @@ fn the_schema_accepts_what_the_loader_accepts_and_refuses_what_is_wrong_in_form(
         let instance = instance(&path).unwrap();
         assert!(!validator.is_valid(&instance), "{name}");
     }
+    let nothing = serde_json::json!({ "prompt": "x", "limits": { "max_steps": null } });
+    assert!(!validator.is_valid(&nothing), "no limit is not a limit");
     let project = jsonschema::validator_for(&project_schema()).unwrap();
     assert!(project.is_valid(&instance(&data().join("project/agent-batch.yaml")).unwrap()));
     assert!(!project.is_valid(&instance(&data().join("project/broken.yaml")).unwrap()));
@@ -243,6 +245,8 @@ fn a_file_that_is_no_text_or_too_large_or_not_there_is_one_clear_error() {
             .message
             .contains("not UTF-8")
     );
+    let escaped = b"model: anthropic/m\nprompt: \"a\\0b\"\n";
+    assert!(error_of(escaped).message.contains("NUL"));
     let large = vec![b'#'; usize::try_from(LARGEST_FILE).unwrap() + 1];
     assert!(error_of(&large).message.contains("larger than 256 KiB"));
     let missing = load_named(&["no-such.yaml"], &options()).unwrap_err();
@@ -300,6 +304,20 @@ fn many_mistakes_are_bounded() {
     }
     let errors = load_bytes(many.as_bytes()).unwrap_err();
     assert!(errors.len() <= 52, "{}", errors.len());
+}
+
+#[test]
+fn what_follows_from_mistakes_is_bounded_like_them() {
+    let mut many = "model: anthropic/m\nprompt: x\nchecks:\n".to_owned();
+    for _ in 0..10_000 {
+        many.push_str("- {command: !t x}\n");
+    }
+    let errors = load_bytes(many.as_bytes()).unwrap_err();
+    assert!(
+        errors
+            .iter()
+            .all(|error| error.message.contains("tag") || error.message.contains("not shown"))
+    );
 }
 
 #[test]
@@ -519,6 +537,19 @@ fn a_task_that_names_no_mode_meets_a_policy_that_wants_one() {
     let errors = load(&[minimal], Some(&file(&path)), &options()).unwrap_err();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].message.contains("names no mode"));
+}
+
+#[test]
+fn bypass_is_never_a_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("agent-batch.yaml");
+    let text = "defaults: { permissions: { mode: bypassPermissions } }\n";
+    fs::write(&path, text).unwrap();
+    let minimal = file(&data().join("valid/minimal.yaml"));
+    let mut options = options();
+    options.allow_bypass = true;
+    let errors = load(&[minimal], Some(&file(&path)), &options).unwrap_err();
+    assert_eq!(places(&errors), [(1, 34)]);
 }
 
 #[test]

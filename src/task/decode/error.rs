@@ -181,7 +181,7 @@ pub(super) fn found(unexpected: &Unexpected<'_>) -> String {
         Unexpected::Bool(value) => format!("`{value}`"),
         Unexpected::Unsigned(value) => format!("the number `{value}`"),
         Unexpected::Signed(value) => format!("the number `{value}`"),
-        Unexpected::Float(value) => format!("the number `{value}`"),
+        Unexpected::Float(value) => format!("the number `{value:?}`"),
         Unexpected::Str(text) => quoted(text),
         Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
         Unexpected::Seq => "a list".to_owned(),

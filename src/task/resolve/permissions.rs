@@ -114,7 +114,11 @@ fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
         findings.beyond_policy(&origin, message, &ceiling);
     }
     if mode == Mode::BypassPermissions {
-        if cx.options.allow_bypass {
+        if origin.layer() == "defaults" {
+            let message = "no project can switch the gate off for all its tasks";
+            let hint = "name the mode in each task that needs it";
+            findings.error(&origin, message, Some(hint));
+        } else if cx.options.allow_bypass {
             let message =
                 "the permission gate lets everything pass that no deny rule names".to_owned();
             findings.warning(&origin, Half::Value, message, None);
