@@ -31,7 +31,7 @@ const MAX_PARALLEL_CALLS: usize = 10;
 /// How long a call may take to end after it was cancelled, before it is given up.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// A tool's own time limit strikes first; this is how much later the runtime's does.
-const LIMIT_GRACE: Duration = Duration::from_secs(5);
+const LIMIT_GRACE: Duration = Duration::from_secs(15);
 
 /// Most bytes of what one hook may add to a result.
 const MAX_NOTE_BYTES: usize = 10_000;

@@ -1,24 +1,17 @@
 //! Which tasks may run side by side. Pure.
 
 use std::path::Path;
-use std::sync::Arc;
-
-use tokio::sync::Mutex;
 
 use crate::task::Task;
 use crate::workspace::Isolation;
 
-/// A lock for each task. Tasks whose workspaces overlap and are not isolated get the same one.
-pub(super) fn lanes(tasks: &[&Task]) -> Vec<Arc<Mutex<()>>> {
+/// The lane of each task. Tasks whose workspaces overlap and are not isolated are in the same one.
+pub(super) fn lanes(tasks: &[&Task]) -> Vec<usize> {
     let spaces: Vec<Option<&Path>> = tasks
         .iter()
         .map(|task| (task.isolation == Isolation::None).then_some(task.workspace.as_path()))
         .collect();
-    let locks: Vec<Arc<Mutex<()>>> = tasks.iter().map(|_| Arc::default()).collect();
     groups(&spaces)
-        .into_iter()
-        .filter_map(|group| locks.get(group).cloned())
-        .collect()
 }
 
 /// For each place the first index of its group. Two places that contain one another are in one group, and so is whatever

@@ -6,12 +6,11 @@ mod attempt;
 mod lanes;
 mod scratch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use scratch::Scratch;
@@ -71,33 +70,36 @@ pub struct Batch {
 impl Batch {
     /// Runs all tasks. After `cancel` no task is started, and the running ones end in an orderly way.
     ///
-    /// Tasks that work in the same directory without isolation run one after the other, in plan order.
+    /// The next task is always the first one of the plan that may start: tasks that work in the same directory without
+    /// isolation run one after the other.
     pub async fn run(self: &Arc<Self>, cancel: &CancellationToken) {
-        let slots = Arc::new(Semaphore::new(self.parallel.max(1)));
         let tasks: Vec<&Task> = self.jobs.iter().map(|job| job.task.as_ref()).collect();
-        let lanes: Vec<Arc<Mutex<()>>> = lanes::lanes(&tasks);
-        let attempts = self.jobs.iter().zip(lanes).map(|(job, lane)| {
-            let (batch, job, slots, cancel) = (
-                Arc::clone(self),
-                job.clone(),
-                Arc::clone(&slots),
-                cancel.clone(),
-            );
-            tokio::spawn(async move {
-                let _lane = lane.lock_owned().await;
-                let Ok(_slot) = slots.acquire_owned().await else {
-                    return;
+        let mut waiting: Vec<(usize, &Job)> =
+            lanes::lanes(&tasks).into_iter().zip(&self.jobs).collect();
+        let mut busy: HashMap<Id, usize> = HashMap::new();
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < self.parallel.max(1) && !cancel.is_cancelled() {
+                let free = |(lane, _): &(usize, &Job)| !busy.values().any(|taken| taken == lane);
+                let Some(next) = waiting.iter().position(free) else {
+                    break;
                 };
-                if !cancel.is_cancelled() {
-                    attempt::run(&batch, &job, 1, &cancel).await;
-                }
-            })
-        });
-        for ended in join_all(attempts.collect::<Vec<_>>()).await {
-            if let Err(error) = ended {
-                // The transcript has no last event then, and every report says `unfinished`.
-                tracing::error!(%error, "a task crashed");
+                let (lane, job) = waiting.remove(next);
+                let (batch, job, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
+                let started =
+                    running.spawn(async move { attempt::run(&batch, &job, 1, &cancel).await });
+                busy.insert(started.id(), lane);
             }
+            let ended = match running.join_next_with_id().await {
+                None => return,
+                Some(Ok((id, ()))) => id,
+                Some(Err(error)) => {
+                    // The transcript has no last event then, and every report says `unfinished`.
+                    tracing::error!(%error, "a task crashed");
+                    error.id()
+                }
+            };
+            busy.remove(&ended);
         }
     }
 }

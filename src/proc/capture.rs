@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Captured;
-use crate::redact::Redactor;
+use crate::redact::{RedactStream, Redactor};
 
 /// Most bytes of a spill file. An endless output must not fill the disk of the CI machine.
 const SPILL_LIMIT: u64 = 512 * 1024 * 1024;
@@ -19,7 +19,7 @@ const SPILL_LIMIT: u64 = 512 * 1024 * 1024;
 /// Collects one stream.
 pub(super) struct Capture {
     /// Until the end of the stream.
-    redact: Option<redacting::Stream>,
+    redact: Option<RedactStream>,
     keep: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -46,7 +46,7 @@ enum Spill {
 impl Capture {
     pub(super) fn new(keep: usize, spill: Option<PathBuf>, redactor: &Arc<Redactor>) -> Self {
         Self {
-            redact: Some(redacting::stream(redactor)),
+            redact: Some(redactor.stream()),
             keep,
             head: Vec::new(),
             tail: VecDeque::new(),
@@ -202,38 +202,6 @@ fn broken_start(bytes: &[u8]) -> usize {
         .take(3)
         .take_while(|byte| (0b1000_0000..0b1100_0000).contains(*byte))
         .count()
-}
-
-/// Redaction of a stream. A stand-in that passes bytes on, until `redact` can work on streams.
-mod redacting {
-    use std::sync::Arc;
-
-    use crate::redact::Redactor;
-
-    /// A stream being redacted. It holds the redactor, as the real one will.
-    pub(super) struct Stream {
-        _redactor: Arc<Redactor>,
-    }
-
-    pub(super) fn stream(redactor: &Arc<Redactor>) -> Stream {
-        Stream {
-            _redactor: redactor.clone(),
-        }
-    }
-
-    #[expect(
-        clippy::unused_self,
-        reason = "a stand-in with the form of the real one"
-    )]
-    impl Stream {
-        pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-            bytes.to_vec()
-        }
-
-        pub(super) fn finish(self) -> Vec<u8> {
-            Vec::new()
-        }
-    }
 }
 
 #[cfg(test)]
