@@ -79,6 +79,12 @@ fn expand_text(
                         .into(),
                 ));
             }
+            Piece::Reference { name, .. } if is_secret_name(name) => {
+                return Err((
+                    format!("`{name}` looks like a secret, and would be sent to the model"),
+                    "a check's `command` may use it; otherwise give the value another name".into(),
+                ));
+            }
             Piece::Reference { name, default, .. } => {
                 // As in a shell, the default also stands for what is set and empty.
                 let value = environment.get(name).map(String::as_str);
@@ -99,6 +105,22 @@ fn expand_text(
     Ok(out)
 }
 
+/// Whether a variable's name says that its value is a secret: what is written into a prompt leaves the machine.
+fn is_secret_name(name: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "KEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "CREDENTIAL",
+        "CREDENTIALS",
+    ];
+    name.to_ascii_uppercase()
+        .split('_')
+        .any(|part| WORDS.contains(&part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +139,19 @@ mod tests {
         assert_eq!(expand("$${A} $A").unwrap(), "${A} $A");
         assert!(expand("${NO}").unwrap_err().0.contains("`NO` is not set"));
         assert!(expand("${A%x}").is_err());
+    }
+
+    #[test]
+    fn a_secret_is_not_written_into_a_prompt() {
+        let environment = BTreeMap::from([("API_KEY".to_owned(), "k".to_owned())]);
+        for text in ["${API_KEY}", "${github_token:-}", "${X_PASSWORD}"] {
+            let (message, _) = expand_text(text, &environment).unwrap_err();
+            assert!(message.contains("secret"), "{text}: {message}");
+        }
+        assert_eq!(
+            expand_text("${MAX_TOKENS:-5}${MONKEY:-}", &environment).unwrap(),
+            "5"
+        );
     }
 
     #[test]

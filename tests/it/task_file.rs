@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use agent_batch::check::{CheckContext, Finding};
+use agent_batch::event::CheckResult;
 use agent_batch::outcome::OnDenied;
 use agent_batch::policy::Mode;
+use agent_batch::proc::Launcher;
 use agent_batch::task::{
     Diagnostic, LARGEST_FILE, LoadOptions, Loaded, ModelRef, Severity, TaskFile, describe, load,
     project_schema, render_all, schema,
@@ -19,6 +23,7 @@ use agent_batch::task::{
 use agent_batch::usage::Usd;
 use agent_batch::workspace::Isolation;
 use proptest::prelude::*;
+use tokio_util::sync::CancellationToken;
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks")
@@ -618,6 +623,61 @@ fn the_operators_rules_are_there_with_their_source() {
     let task = &loaded.tasks[0];
     assert_eq!(task.allow[0].source().layer, "cli");
     assert_eq!(task.deny[0].source().file, "--deny");
+}
+
+/// Runs the checks of a task with these `checks`, with `TITLE` set to what would be code in a shell.
+async fn run_checks(checks: &str) -> Vec<Finding> {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = fs::canonicalize(directory.path()).unwrap();
+    let path = workspace.join("t.yaml");
+    fs::write(
+        &path,
+        format!("model: anthropic/m\nprompt: x\nchecks:\n{checks}"),
+    )
+    .unwrap();
+    let mut options = options();
+    options
+        .env
+        .insert("TITLE".to_owned(), "a\"; touch pwned; \"".to_owned());
+    let loaded = load(&[file(&path)], None, &options).unwrap();
+    let context = CheckContext {
+        workspace: workspace.clone(),
+        reply: "done".to_owned(),
+        changes: Vec::new(),
+        launcher: Launcher::new(env!("CARGO_BIN_EXE_agent-batch").into()),
+        environment: options.env.clone(),
+        redactor: Arc::default(),
+        cancel: CancellationToken::new(),
+    };
+    let mut findings = Vec::new();
+    for check in &loaded.tasks[0].checks {
+        findings.push(check.run(&context).await);
+    }
+    assert!(!workspace.join("pwned").exists(), "a value became code");
+    findings
+}
+
+#[tokio::test]
+async fn commands_are_judged_by_what_real_processes_did() {
+    let findings = run_checks(
+        r#"
+- command: { run: 'test "$PWD" = "$(dirname "$PWD/t.yaml")" && test -f t.yaml' }
+- command: { run: 'echo "${TITLE}"; exit 3', expect_exit: 3, matches: 'touch pwned' }
+- command: { run: 'echo to stderr >&2; exit 1' }
+- command: { run: 'sleep 600', timeout: 100ms }
+- reply: { contains: done }
+"#,
+    )
+    .await;
+    let results: Vec<CheckResult> = findings.iter().map(|finding| finding.result).collect();
+    use CheckResult::{Failed, Passed};
+    assert_eq!(
+        results,
+        [Passed, Passed, Failed, Failed, Passed],
+        "{findings:?}"
+    );
+    assert_eq!(findings[2].message, "exit code 1, expected 0\nto stderr");
+    assert!(findings[3].message.contains("time limit of 100ms"));
 }
 
 proptest! {
