@@ -73,7 +73,9 @@ impl Permit {
         let misleading = facts.dotdot_after_link
             || facts.dangling
             || facts.kind == super::FileKind::Special
-            || [&facts.lexical, &facts.physical].iter().any(|path| protect::is_kernel(path));
+            || [&facts.lexical, &facts.physical]
+                .iter()
+                .any(|path| protect::is_kernel(path));
         if misleading || closed().is_err() || secret(&file).is_err() {
             return false;
         }
@@ -105,14 +107,17 @@ fn shown_by_rule(facts: &PathFacts, search: Option<Access>, policy: &Policy) -> 
     let whole = paths::components(&facts.physical);
     let inside = paths::below(&policy.roots.workspace, &facts.physical);
     policy.allow.iter().any(|rule| {
-        let covers = rule.tool() == "Read" || search.is_some_and(|access| access.tool() == rule.tool());
+        let covers =
+            rule.tool() == "Read" || search.is_some_and(|access| access.tool() == rule.tool());
         covers
             && match rule.specifier() {
                 Specifier::Whole => inside.is_some(),
-                Specifier::Path(pattern) if pattern.absolute => {
-                    whole.as_ref().is_some_and(|components| pattern.allows(components))
-                }
-                Specifier::Path(pattern) => inside.as_ref().is_some_and(|components| pattern.allows(components)),
+                Specifier::Path(pattern) if pattern.absolute => whole
+                    .as_ref()
+                    .is_some_and(|components| pattern.allows(components)),
+                Specifier::Path(pattern) => inside
+                    .as_ref()
+                    .is_some_and(|components| pattern.allows(components)),
                 Specifier::Words { .. } | Specifier::Domain(_) | Specifier::Server(_) => false,
             }
     })
@@ -167,7 +172,10 @@ impl<'a> Grounds<'a> {
 
     fn sentence(&self, mode: Mode) -> String {
         match self {
-            Self::Rule(rule) => format!("the allow rule `{rule}` of {} covers it", rule.source().file),
+            Self::Rule(rule) => format!(
+                "the allow rule `{rule}` of {} covers it",
+                rule.source().file
+            ),
             Self::Mode => format!("mode `{mode}` needs no rule for it"),
             Self::Output => "it is output of an earlier call of this attempt".to_owned(),
         }
@@ -185,7 +193,11 @@ enum Subject<'a> {
 
 type Row = Result<(), Box<Refused>>;
 
-fn table<'a>(call: &'a Call<'_>, facts: &'a Facts, policy: &'a Policy) -> Result<Grounds<'a>, Box<Refused>> {
+fn table<'a>(
+    call: &'a Call<'_>,
+    facts: &'a Facts,
+    policy: &'a Policy,
+) -> Result<Grounds<'a>, Box<Refused>> {
     whole_tool_denied(call, policy)?; // 1, before the input is looked at
     let subject = Subject::of(call, facts, policy)?; // 0
     subject.deny(policy)?; // 1, 2
@@ -215,7 +227,9 @@ impl<'a> Subject<'a> {
     /// Reads the action; refuses input that no rule could open.
     fn of(call: &'a Call<'_>, facts: &'a Facts, policy: &'a Policy) -> Result<Self, Box<Refused>> {
         let file = |access: Access, given: &'a str, query: &str| {
-            let refuse = |why: &str| Refused::new("path", format!("the path {} {why}", explain::quote(given)));
+            let refuse = |why: &str| {
+                Refused::new("path", format!("the path {} {why}", explain::quote(given)))
+            };
             paths::check(given).map_err(|why| refuse(&why))?;
             let facts = facts
                 .get(query)
@@ -242,14 +256,22 @@ impl<'a> Subject<'a> {
                     })?;
                 }
                 if pattern.split('/').any(|component| component == "..") {
-                    return Err(Refused::new("path", format!("the glob {} holds `..`", explain::quote(pattern))));
+                    return Err(Refused::new(
+                        "path",
+                        format!("the glob {} holds `..`", explain::quote(pattern)),
+                    ));
                 }
                 file(Access::Glob, pattern, &glob_query(root.as_deref(), pattern))
             }
-            Action::Bash { command } => Ok(Self::Line(Box::new(Line::read(command, facts, policy)?))),
+            Action::Bash { command } => {
+                Ok(Self::Line(Box::new(Line::read(command, facts, policy)?)))
+            }
             Action::Fetch { url } => match url::host(url) {
                 Ok(host) => Ok(Self::Host(host)),
-                Err(why) => Err(Refused::new("url", format!("the URL {} {why}", explain::quote(url)))),
+                Err(why) => Err(Refused::new(
+                    "url",
+                    format!("the URL {} {why}", explain::quote(url)),
+                )),
             },
             Action::Human => Ok(Self::Human),
             Action::Other => Ok(Self::Other),
@@ -329,7 +351,11 @@ impl<'a> Subject<'a> {
         let mode = policy.mode;
         match self {
             Self::File(file) => {
-                let free = if file.access.writes() { mode.frees_edits() } else { mode.frees_reads() };
+                let free = if file.access.writes() {
+                    mode.frees_edits()
+                } else {
+                    mode.frees_reads()
+                };
                 free && file.is_inside()
             }
             Self::Line(_) => judge::mode_grants_shell(mode),
@@ -344,7 +370,10 @@ impl<'a> Subject<'a> {
         };
         match self {
             Self::File(file) if file.is_output() => Ok(Grounds::Output),
-            Self::File(file) => file.allow_rule().map(Grounds::Rule).ok_or_else(|| file.uncovered()),
+            Self::File(file) => file
+                .allow_rule()
+                .map(Grounds::Rule)
+                .ok_or_else(|| file.uncovered()),
             Self::Line(line) => match line.whole_shell() {
                 Some(rule) => Ok(Grounds::Rule(rule)),
                 None => line.covered().map(Grounds::Rule),
@@ -364,7 +393,10 @@ impl<'a> Subject<'a> {
                 Some(rule) => Ok(Grounds::Rule(rule)),
                 None => uncovered(explain::quote(call.tool), call.tool.to_owned()),
             },
-            Self::Human => Err(Refused::new("human", "it needs a person, and nobody is there")),
+            Self::Human => Err(Refused::new(
+                "human",
+                "it needs a person, and nobody is there",
+            )),
         }
     }
 }
@@ -383,7 +415,9 @@ fn glob_query(root: Option<&str>, pattern: &str) -> String {
 #[must_use]
 pub fn queries(action: &Action, policy: &Policy) -> Vec<String> {
     let mut queries = match action {
-        Action::Read { path } | Action::Edit { path } | Action::Write { path } => vec![path.clone()],
+        Action::Read { path } | Action::Edit { path } | Action::Write { path } => {
+            vec![path.clone()]
+        }
         Action::Grep { root } => vec![root.clone().unwrap_or_else(|| ".".to_owned())],
         Action::Glob { root, pattern } => {
             let mut queries = vec![root.clone().unwrap_or_else(|| ".".to_owned())];
@@ -402,8 +436,15 @@ pub fn queries(action: &Action, policy: &Policy) -> Vec<String> {
 
 /// Makes the sentence, and proposes the candidate only if it would really do.
 fn denial(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>, refused: Refused) -> Denial {
-    let suggestion = refused.candidate.filter(|text| would_allow(text, call, facts, policy));
-    let mut reason = format!("{} denied in mode `{}`: {}", explain::quote(call.tool), policy.mode, refused.why);
+    let suggestion = refused
+        .candidate
+        .filter(|text| would_allow(text, call, facts, policy));
+    let mut reason = format!(
+        "{} denied in mode `{}`: {}",
+        explain::quote(call.tool),
+        policy.mode,
+        refused.why
+    );
     if let Some(rule) = &suggestion {
         reason.push_str("; ");
         reason.push_str(&explain::quote(rule));

@@ -84,7 +84,12 @@ fn shell_word(word: &str) -> String {
 }
 
 /// The rule that names exactly this file (or the tree of a searched directory).
-pub(super) fn path_rule(tool: &str, facts: &PathFacts, tree: bool, roots: &Roots) -> Option<String> {
+pub(super) fn path_rule(
+    tool: &str,
+    facts: &PathFacts,
+    tree: bool,
+    roots: &Roots,
+) -> Option<String> {
     let (prefix, components) = match paths::below(&roots.workspace, &facts.physical) {
         Some(components) => ("", components),
         None => ("//", paths::components(&facts.physical)?),
@@ -110,6 +115,9 @@ mod tests {
     #[test]
     fn words_are_quoted_only_where_it_is_needed() {
         let words = ["rm", "-rf", "a b", "it's", "", "--x=y", "A=1"];
-        assert_eq!(command(words.into_iter()), r"rm -rf 'a b' 'it'\''s' '' --x=y 'A=1'");
+        assert_eq!(
+            command(words.into_iter()),
+            r"rm -rf 'a b' 'it'\''s' '' --x=y 'A=1'"
+        );
     }
 }

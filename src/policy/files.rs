@@ -65,7 +65,11 @@ impl Access {
 }
 
 /// The deny rule that closes a path to an access, on any of its forms.
-pub(super) fn deny_rule<'p>(access: Access, forms: &[&Path], policy: &'p Policy) -> Option<&'p Rule> {
+pub(super) fn deny_rule<'p>(
+    access: Access,
+    forms: &[&Path],
+    policy: &'p Policy,
+) -> Option<&'p Rule> {
     policy.deny.iter().find(|rule| {
         access.denied_by(rule.tool())
             && match rule.specifier() {
@@ -94,9 +98,15 @@ pub(super) fn denied(rule: &Rule, what: &str) -> Box<Refused> {
     let mut refused = Refused::new("rule", String::new());
     refused.would_ask = rule.effect() == Effect::Ask;
     refused.why = if refused.would_ask {
-        format!("the rule `ask: {rule}` of {} matches {what}, and nobody is there to be asked", rule.source().file)
+        format!(
+            "the rule `ask: {rule}` of {} matches {what}, and nobody is there to be asked",
+            rule.source().file
+        )
     } else {
-        format!("the deny rule `{rule}` of {} matches {what}", rule.source().file)
+        format!(
+            "the deny rule `{rule}` of {} matches {what}",
+            rule.source().file
+        )
     };
     refused.rule = Some(rule.clone());
     refused
@@ -135,10 +145,17 @@ impl<'a> File<'a> {
         let roots = &self.policy.roots;
         let forms = self.forms();
         if forms.iter().any(|path| protect::is_closed(path, roots)) {
-            let why = format!("{} is a command file of the CI runner, closed in every mode", self.shown());
+            let why = format!(
+                "{} is a command file of the CI runner, closed in every mode",
+                self.shown()
+            );
             return Err(Refused::new("protected", why));
         }
-        if self.access.writes() && forms.iter().any(|path| protect::is_never_written(path, roots)) {
+        if self.access.writes()
+            && forms
+                .iter()
+                .any(|path| protect::is_never_written(path, roots))
+        {
             let why = format!(
                 "{} is never written, whatever the rules (git data, task files, the runner's configuration and results)",
                 self.shown()
@@ -163,9 +180,9 @@ impl<'a> File<'a> {
         match self.facts.kind {
             FileKind::Special => refuse("is a pipe, a socket or a device"),
             FileKind::Directory if !self.access.searches() => refuse("is a directory"),
-            FileKind::File if self.access.writes() && self.facts.links > 1 => {
-                refuse("has more than one name (hard links), so writing it could change a file elsewhere")
-            }
+            FileKind::File if self.access.writes() && self.facts.links > 1 => refuse(
+                "has more than one name (hard links), so writing it could change a file elsewhere",
+            ),
             FileKind::Missing if self.access == Access::Grep => refuse("does not exist"),
             FileKind::Directory | FileKind::File | FileKind::Missing => Ok(()),
         }
@@ -179,10 +196,15 @@ impl<'a> File<'a> {
                 let Some(index) = protect::literal_up_to(path, roots) else {
                     continue;
                 };
-                let skipped = paths::below(&roots.workspace, path)
-                    .map_or(0, |inside| paths::components(path).map_or(0, |all| all.len() - inside.len()));
+                let skipped = paths::below(&roots.workspace, path).map_or(0, |inside| {
+                    paths::components(path).map_or(0, |all| all.len() - inside.len())
+                });
                 let named = self.rules_for(path).any(|(_, pattern)| {
-                    pattern.literal_up_to(if pattern.absolute { index } else { index - skipped })
+                    pattern.literal_up_to(if pattern.absolute {
+                        index
+                    } else {
+                        index - skipped
+                    })
                 });
                 if !named {
                     let why = format!(
@@ -194,7 +216,10 @@ impl<'a> File<'a> {
             }
         }
         if matches!(self.access, Access::Read | Access::Grep | Access::Edit) {
-            let secret = self.forms().iter().any(|path| protect::is_secret(path, roots));
+            let secret = self
+                .forms()
+                .iter()
+                .any(|path| protect::is_secret(path, roots));
             let named = self
                 .rules_for(&self.facts.physical)
                 .any(|(_, pattern)| pattern.ends_literally());
@@ -221,7 +246,12 @@ impl<'a> File<'a> {
     /// Whether the file is output of an earlier call, which may always be read again.
     pub(super) fn is_output(&self) -> bool {
         !self.access.writes()
-            && self.policy.roots.output.as_ref().is_some_and(|root| self.facts.physical.starts_with(root))
+            && self
+                .policy
+                .roots
+                .output
+                .as_ref()
+                .is_some_and(|root| self.facts.physical.starts_with(root))
     }
 
     /// Row 5c: outside of everything, and no absolute rule.
@@ -246,34 +276,47 @@ impl<'a> File<'a> {
         };
         if self.access.searches() {
             let all = paths::components(&self.facts.physical)?;
-            let overlapping = self.path_rules().find(|(_, pattern)| match (&inside, pattern.absolute) {
-                (_, true) => pattern.overlaps(&all),
-                (Some(inside), false) => pattern.overlaps(inside),
-                (None, false) => false,
-            });
-            return overlapping.map(|(rule, _)| rule).or_else(|| inside.as_ref().and_then(|_| whole()));
+            let overlapping =
+                self.path_rules()
+                    .find(|(_, pattern)| match (&inside, pattern.absolute) {
+                        (_, true) => pattern.overlaps(&all),
+                        (Some(inside), false) => pattern.overlaps(inside),
+                        (None, false) => false,
+                    });
+            return overlapping
+                .map(|(rule, _)| rule)
+                .or_else(|| inside.as_ref().and_then(|_| whole()));
         }
         let matching = self.rules_for(&self.facts.physical).next();
-        matching.map(|(rule, _)| rule).or_else(|| inside.as_ref().and_then(|_| whole()))
+        matching
+            .map(|(rule, _)| rule)
+            .or_else(|| inside.as_ref().and_then(|_| whole()))
     }
 
     fn path_rules(&self) -> impl Iterator<Item = (&'a Rule, &'a super::pattern::Pattern)> {
         let access = self.access;
-        self.policy.allow.iter().filter_map(move |rule| match rule.specifier() {
-            Specifier::Path(pattern) if access.allowed_by(rule.tool()) => Some((rule, pattern)),
-            _ => None,
-        })
+        self.policy
+            .allow
+            .iter()
+            .filter_map(move |rule| match rule.specifier() {
+                Specifier::Path(pattern) if access.allowed_by(rule.tool()) => Some((rule, pattern)),
+                _ => None,
+            })
     }
 
     /// The allow rules whose pattern covers exactly this path.
-    fn rules_for(&self, path: &'a Path) -> impl Iterator<Item = (&'a Rule, &'a super::pattern::Pattern)> {
+    fn rules_for(
+        &self,
+        path: &'a Path,
+    ) -> impl Iterator<Item = (&'a Rule, &'a super::pattern::Pattern)> {
         let all = paths::components(path).unwrap_or_default();
         let inside = paths::below(&self.policy.roots.workspace, path);
-        self.path_rules().filter(move |(_, pattern)| match (&inside, pattern.absolute) {
-            (_, true) => pattern.allows(&all),
-            (Some(inside), false) => pattern.allows(inside),
-            (None, false) => false,
-        })
+        self.path_rules()
+            .filter(move |(_, pattern)| match (&inside, pattern.absolute) {
+                (_, true) => pattern.allows(&all),
+                (Some(inside), false) => pattern.allows(inside),
+                (None, false) => false,
+            })
     }
 
     /// The rule that names this file and nothing else.

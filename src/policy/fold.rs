@@ -56,7 +56,15 @@ mod tests {
 
     #[test]
     fn look_alikes_of_git_fold_to_git() {
-        for spelling in [".GIT", ".git.", ".git ", ".g\u{200c}it", ".gıt", "．ｇｉｔ", ".gİt"] {
+        for spelling in [
+            ".GIT",
+            ".git.",
+            ".git ",
+            ".g\u{200c}it",
+            ".gıt",
+            "．ｇｉｔ",
+            ".gİt",
+        ] {
             assert_eq!(component(spelling), ".git", "{spelling:?}");
         }
     }

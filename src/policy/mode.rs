@@ -123,7 +123,10 @@ mod tests {
             ("bypass", Mode::BypassPermissions),
         ] {
             assert_eq!(alias.parse(), Ok(mode));
-            assert_eq!(serde_json::from_str::<Mode>(&format!("{alias:?}")).unwrap(), mode);
+            assert_eq!(
+                serde_json::from_str::<Mode>(&format!("{alias:?}")).unwrap(),
+                mode
+            );
         }
     }
 

@@ -23,7 +23,10 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     }
     for c in path.chars() {
         if c.is_control() || fold::is_invisible(c) {
-            return Err(format!("holds the invisible character U+{:04X}", u32::from(c)));
+            return Err(format!(
+                "holds the invisible character U+{:04X}",
+                u32::from(c)
+            ));
         }
         if c == '\\' {
             return Err("holds a backslash; components are separated by `/`".into());
@@ -54,7 +57,9 @@ pub(super) fn check(path: &str) -> Result<(), String> {
             name if name.starts_with(char::is_whitespace)
                 || name.ends_with(|c: char| c == '.' || c.is_whitespace()) =>
             {
-                return Err("has a component that begins or ends with a blank or ends with a dot".into());
+                return Err(
+                    "has a component that begins or ends with a blank or ends with a dot".into(),
+                );
             }
             _ => count += 1,
         }
@@ -106,7 +111,12 @@ pub(super) fn lexical(base: &str, path: &str) -> String {
 
 /// The components of an absolute path without its root; `None` if they are no UTF-8.
 pub(super) fn components(path: &Path) -> Option<Vec<&str>> {
-    Some(path.to_str()?.split('/').filter(|name| !name.is_empty()).collect())
+    Some(
+        path.to_str()?
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .collect(),
+    )
 }
 
 /// The components of `path` below `root`, if it lies there (or is the root itself).
@@ -116,7 +126,10 @@ pub(super) fn below<'a>(root: &Path, path: &'a Path) -> Option<Vec<&'a str>> {
 
 /// All components in their folded form.
 pub(super) fn folded(components: &[&str]) -> Vec<String> {
-    components.iter().map(|name| fold::component(name)).collect()
+    components
+        .iter()
+        .map(|name| fold::component(name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -126,7 +139,19 @@ mod tests {
     #[test]
     fn tricks_in_the_text_of_a_path_are_refused() {
         for path in [
-            "", "a\0b", "a\tb", "a\u{85}", "a\u{200b}", "a\\b", "file:///x", "~/x", " a", "a /b", "a./b", "a...", "a\u{ff0f}b",
+            "",
+            "a\0b",
+            "a\tb",
+            "a\u{85}",
+            "a\u{200b}",
+            "a\\b",
+            "file:///x",
+            "~/x",
+            " a",
+            "a /b",
+            "a./b",
+            "a...",
+            "a\u{ff0f}b",
             "a/\u{2025}/b",
         ] {
             assert!(check(path).is_err(), "{path:?}");
@@ -138,7 +163,19 @@ mod tests {
 
     #[test]
     fn characters_that_mean_something_elsewhere_are_literal() {
-        for path in ["src/$id.tsx", "a~", "*", "[id]", "-rf", "%2f", ".hidden", "../x", "a/./b", "(a)", "{b}"] {
+        for path in [
+            "src/$id.tsx",
+            "a~",
+            "*",
+            "[id]",
+            "-rf",
+            "%2f",
+            ".hidden",
+            "../x",
+            "a/./b",
+            "(a)",
+            "{b}",
+        ] {
             assert_eq!(check(path), Ok(()), "{path}");
         }
     }

@@ -62,8 +62,14 @@ impl Pattern {
         if text.starts_with('~') {
             return Err("`~` is not expanded in a pattern".into());
         }
-        if let Some(c) = text.chars().find(|c| c.is_control() || fold::is_invisible(*c)) {
-            return Err(format!("the pattern holds the invisible character U+{:04X}", u32::from(c)));
+        if let Some(c) = text
+            .chars()
+            .find(|c| c.is_control() || fold::is_invisible(*c))
+        {
+            return Err(format!(
+                "the pattern holds the invisible character U+{:04X}",
+                u32::from(c)
+            ));
         }
         let absolute = text.starts_with("//");
         let body = text.trim_start_matches('/');
@@ -157,7 +163,9 @@ impl Pattern {
     pub(super) fn escape(path: &str) -> String {
         let mut text = String::with_capacity(path.len());
         for c in path.chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '\\') || (text.is_empty() && matches!(c, '!' | '~')) {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\')
+                || (text.is_empty() && matches!(c, '!' | '~'))
+            {
                 text.push('\\');
             }
             text.push(c);
@@ -268,7 +276,11 @@ fn fold_part(part: &Part) -> Part {
             literal.push(*c);
             continue;
         }
-        folded.extend(fold::characters(&std::mem::take(&mut literal)).chars().map(Atom::Char));
+        folded.extend(
+            fold::characters(&std::mem::take(&mut literal))
+                .chars()
+                .map(Atom::Char),
+        );
         folded.push(match atom {
             Atom::Class { negated, ranges } => Atom::Class {
                 negated: *negated,
@@ -290,9 +302,12 @@ fn fold_ranges(ranges: &[(char, char)], negated: bool) -> Vec<(char, char)> {
         return ('a'..='z')
             .filter(|c| holds(*c) && holds(c.to_ascii_uppercase()))
             .map(|c| (c, c))
-            .chain(ranges.iter().copied().filter(|(low, high)| {
-                low == high && !low.is_alphabetic()
-            }))
+            .chain(
+                ranges
+                    .iter()
+                    .copied()
+                    .filter(|(low, high)| low == high && !low.is_alphabetic()),
+            )
             .collect();
     }
     let mut all = ranges.to_vec();
@@ -404,7 +419,18 @@ mod tests {
 
     #[test]
     fn a_pattern_that_would_surprise_is_refused() {
-        for text in ["", "/", "!a", "~/x", "a/../b", "[a", "a/[b", "src/**.rs", "a\\", "a\u{200b}"] {
+        for text in [
+            "",
+            "/",
+            "!a",
+            "~/x",
+            "a/../b",
+            "[a",
+            "a/[b",
+            "src/**.rs",
+            "a\\",
+            "a\u{200b}",
+        ] {
             assert!(Pattern::parse(text).is_err(), "{text:?}");
         }
     }

@@ -11,8 +11,23 @@ use super::{Roots, fold, paths};
 /// Files and directories, at any depth, that are written only by a rule that names them literally: they run code, or
 /// steer an agent, in somebody's next session.
 const LITERAL_ONLY: [&str; 17] = [
-    ".claude", ".codex", ".gemini", ".cursor", ".vscode", ".idea", ".husky", ".devcontainer", ".mcp.json", ".envrc",
-    ".npmrc", ".gitattributes", ".gitmodules", ".pre-commit-config.yaml", "agents.md", "claude.md", "gemini.md",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".vscode",
+    ".idea",
+    ".husky",
+    ".devcontainer",
+    ".mcp.json",
+    ".envrc",
+    ".npmrc",
+    ".gitattributes",
+    ".gitmodules",
+    ".pre-commit-config.yaml",
+    "agents.md",
+    "claude.md",
+    "gemini.md",
 ];
 
 /// Files whose content is a credential.
@@ -30,7 +45,9 @@ fn counted(path: &Path, roots: &Roots) -> Vec<String> {
         .chain(&roots.additional)
         .filter(|root| !root.as_os_str().is_empty())
         .find_map(|root| paths::below(root, path));
-    let components = inside.or_else(|| paths::components(path)).unwrap_or_default();
+    let components = inside
+        .or_else(|| paths::components(path))
+        .unwrap_or_default();
     paths::folded(&components)
 }
 
@@ -50,7 +67,9 @@ fn covered(path: &Path, root: &Path, roots: &Roots) -> bool {
 }
 
 fn is_git(name: &str) -> bool {
-    let short = name.strip_prefix("git~").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let short = name
+        .strip_prefix("git~")
+        .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
     name == ".git" || name.starts_with(".git:") || short
 }
 
@@ -58,9 +77,15 @@ fn is_git(name: &str) -> bool {
 pub(super) fn is_never_written(path: &Path, roots: &Roots) -> bool {
     let names = counted(path, roots);
     names.iter().any(|name| is_git(name))
-        || paths::below(&roots.workspace, path).is_some() && names.first().is_some_and(|name| OWN.contains(&name.as_str()))
+        || paths::below(&roots.workspace, path).is_some()
+            && names
+                .first()
+                .is_some_and(|name| OWN.contains(&name.as_str()))
         || is_closed(path, roots)
-        || roots.never_write.iter().any(|root| covered(path, root, roots))
+        || roots
+            .never_write
+            .iter()
+            .any(|root| covered(path, root, roots))
         || roots.output.iter().any(|root| covered(path, root, roots))
 }
 
@@ -89,9 +114,10 @@ pub(super) fn literal_up_to(path: &Path, roots: &Roots) -> Option<usize> {
         .rev()
         .find(|(index, name)| {
             let name = name.as_str();
-            let in_github = index.checked_sub(1).is_some_and(|above| names[above] == ".github");
-            LITERAL_ONLY.contains(&name)
-                || in_github && matches!(name, "workflows" | "actions")
+            let in_github = index
+                .checked_sub(1)
+                .is_some_and(|above| names[above] == ".github");
+            LITERAL_ONLY.contains(&name) || in_github && matches!(name, "workflows" | "actions")
         })
         .map(|(index, _)| skipped + index)
 }
@@ -109,14 +135,20 @@ pub(super) fn is_secret(path: &Path, roots: &Roots) -> bool {
         || name
             .strip_prefix(".env.")
             .is_some_and(|kind| !matches!(kind, "example" | "sample" | "template"))
-        || ["id_rsa", "id_ed25519", "id_ecdsa"].iter().any(|key| name.starts_with(key))
-        || [".pem", ".key", ".p12", ".pfx"].iter().any(|end| ends(end) || name == *end)
+        || ["id_rsa", "id_ed25519", "id_ecdsa"]
+            .iter()
+            .any(|key| name.starts_with(key))
+        || [".pem", ".key", ".p12", ".pfx"]
+            .iter()
+            .any(|end| ends(end) || name == *end)
         || in_git && matches!(name, "config" | "credentials")
 }
 
 /// The kernel's file systems, where a path is not what it seems.
 pub(super) fn is_kernel(path: &Path) -> bool {
-    ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root))
+    ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|root| path.starts_with(root))
 }
 
 #[cfg(test)]
@@ -140,19 +172,37 @@ mod tests {
 
     #[test]
     fn spellings_of_git_are_never_written() {
-        for path in [".git", "a/.GIT/x", "GIT~1/config", ".git::$INDEX_ALLOCATION/x", "agent-batch.yaml"] {
-            assert!(is_never_written(&Path::new("/w/.git/r").join(path), &roots()), "{path}");
+        for path in [
+            ".git",
+            "a/.GIT/x",
+            "GIT~1/config",
+            ".git::$INDEX_ALLOCATION/x",
+            "agent-batch.yaml",
+        ] {
+            assert!(
+                is_never_written(&Path::new("/w/.git/r").join(path), &roots()),
+                "{path}"
+            );
         }
-        assert!(!is_never_written(Path::new("/w/.git/r/.gitignore"), &roots()));
+        assert!(!is_never_written(
+            Path::new("/w/.git/r/.gitignore"),
+            &roots()
+        ));
     }
 
     #[test]
     fn secrets_are_known_by_name() {
         for name in [".env", ".env.local", "id_rsa", "a.PEM", ".git/config"] {
-            assert!(is_secret(&Path::new("/w/.git/r").join(name), &roots()), "{name}");
+            assert!(
+                is_secret(&Path::new("/w/.git/r").join(name), &roots()),
+                "{name}"
+            );
         }
         for name in [".env.example", "env.rs", "keyring.rs", "config"] {
-            assert!(!is_secret(&Path::new("/w/.git/r").join(name), &roots()), "{name}");
+            assert!(
+                !is_secret(&Path::new("/w/.git/r").join(name), &roots()),
+                "{name}"
+            );
         }
     }
 

@@ -11,7 +11,14 @@ use super::url::Domain;
 
 /// The tools that rules may name without being told.
 const BUILT_IN: [&str; 8] = [
-    "Read", "Glob", "Grep", "Edit", "Write", "Bash", "WebFetch", "WebSearch",
+    "Read",
+    "Glob",
+    "Grep",
+    "Edit",
+    "Write",
+    "Bash",
+    "WebFetch",
+    "WebSearch",
 ];
 
 /// Where a rule stands.
@@ -150,8 +157,8 @@ impl Rule {
     #[must_use]
     pub fn breadth(&self) -> Option<&'static str> {
         const INTERPRETERS: [&str; 18] = [
-            "python", "python3", "node", "deno", "bun", "ruby", "perl", "php", "lua", "npx", "bunx", "pnpx", "uvx",
-            "uv", "make", "docker", "podman", "ssh",
+            "python", "python3", "node", "deno", "bun", "ruby", "perl", "php", "lua", "npx",
+            "bunx", "pnpx", "uvx", "uv", "make", "docker", "podman", "ssh",
         ];
         if self.effect != Effect::Allow {
             return None;
@@ -162,9 +169,10 @@ impl Rule {
             Specifier::Path(pattern) if pattern.absolute && pattern.is_everything() => {
                 Some("it grants the whole file system")
             }
-            Specifier::Words { words, prefix: true }
-                if words.len() == 1 && INTERPRETERS.contains(&words[0].as_str()) =>
-            {
+            Specifier::Words {
+                words,
+                prefix: true,
+            } if words.len() == 1 && INTERPRETERS.contains(&words[0].as_str()) => {
                 Some("it grants an interpreter, which runs anything")
             }
             _ => None,
@@ -187,11 +195,17 @@ fn mcp_server(tool: &str) -> Option<&str> {
 
 fn split(text: &str) -> Result<(&str, Option<&str>), RuleError> {
     if text.is_empty() {
-        return Err(error("the rule is empty", "write `Tool` or `Tool(specifier)`"));
+        return Err(error(
+            "the rule is empty",
+            "write `Tool` or `Tool(specifier)`",
+        ));
     }
     let Some((tool, rest)) = text.split_once('(') else {
         if text.contains(')') {
-            return Err(error(format!("`{text}` has `)` without `(`"), "write `Tool` or `Tool(specifier)`"));
+            return Err(error(
+                format!("`{text}` has `)` without `(`"),
+                "write `Tool` or `Tool(specifier)`",
+            ));
         }
         return Ok((text, None));
     };
@@ -201,21 +215,36 @@ fn split(text: &str) -> Result<(&str, Option<&str>), RuleError> {
             format!("`{text}` has text behind its closing parenthesis"),
             "end the rule with `)`",
         )),
-        None => Err(error(format!("`{text}` is not closed"), "end the rule with `)`")),
+        None => Err(error(
+            format!("`{text}` is not closed"),
+            "end the rule with `)`",
+        )),
     }
 }
 
 fn unknown_tool(name: &str, known: &[&str]) -> RuleError {
     let message = format!("`{name}` is no tool that a rule can name");
     if name.to_ascii_lowercase().starts_with("ask") {
-        return error(message, "there is no `ask`: nobody is there to be asked; allow the call or leave it denied");
+        return error(
+            message,
+            "there is no `ask`: nobody is there to be asked; allow the call or leave it denied",
+        );
     }
-    let same = BUILT_IN.iter().chain(known).find(|tool| tool.eq_ignore_ascii_case(name.trim()));
+    let same = BUILT_IN
+        .iter()
+        .chain(known)
+        .find(|tool| tool.eq_ignore_ascii_case(name.trim()));
     match same {
-        Some(tool) => error(message, format!("tool names are case sensitive: write `{tool}`")),
+        Some(tool) => error(
+            message,
+            format!("tool names are case sensitive: write `{tool}`"),
+        ),
         None => error(
             message,
-            format!("write one of {}, or `mcp__SERVER__TOOL`", BUILT_IN.map(|tool| format!("`{tool}`")).join(", ")),
+            format!(
+                "write one of {}, or `mcp__SERVER__TOOL`",
+                BUILT_IN.map(|tool| format!("`{tool}`")).join(", ")
+            ),
         ),
     }
 }
@@ -223,7 +252,10 @@ fn unknown_tool(name: &str, known: &[&str]) -> RuleError {
 fn without_specifier(tool: &str, inner: Option<&str>) -> Result<Specifier, RuleError> {
     match inner {
         None => Ok(Specifier::Whole),
-        Some(_) => Err(error(format!("`{tool}` takes no specifier"), format!("write `{tool}`"))),
+        Some(_) => Err(error(
+            format!("`{tool}` takes no specifier"),
+            format!("write `{tool}`"),
+        )),
     }
 }
 
@@ -261,7 +293,10 @@ fn mcp_specifier(name: &str, inner: Option<&str>) -> Result<Specifier, RuleError
         return Err(error(format!("`{name}` takes no specifier"), hint));
     }
     let part = |text: &str| {
-        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     };
     let body = &name["mcp__".len()..];
     match body.split_once("__") {
@@ -280,7 +315,9 @@ fn bash_specifier(inner: Option<&str>, effect: Effect) -> Result<Specifier, Rule
         return Ok(Specifier::Whole);
     }
     let fail = |why: String, hint: &str| Err(error(format!("`Bash({inner})`: {why}"), hint));
-    let prefix = inner.strip_suffix(":*").or_else(|| inner.strip_suffix(" *"));
+    let prefix = inner
+        .strip_suffix(":*")
+        .or_else(|| inner.strip_suffix(" *"));
     let text = prefix.unwrap_or(inner);
     if text.contains('*') {
         return fail(
@@ -290,18 +327,31 @@ fn bash_specifier(inner: Option<&str>, effect: Effect) -> Result<Specifier, Rule
     }
     let words = match lexer::rule_words(text) {
         Ok(words) => words,
-        Err(why) => return fail(format!("the rule holds {why}"), "a rule is made of literal words only; quote what is special"),
+        Err(why) => {
+            return fail(
+                format!("the rule holds {why}"),
+                "a rule is made of literal words only; quote what is special",
+            );
+        }
     };
     let Some(head) = words.first() else {
-        return fail("the rule names no command".into(), "write `Bash` to grant every command");
+        return fail(
+            "the rule names no command".into(),
+            "write `Bash` to grant every command",
+        );
     };
     if head.is_empty() || !head.is_ascii() {
-        return fail("the name of a command is ASCII and not empty".into(), "write the command as it is typed");
+        return fail(
+            "the name of a command is ASCII and not empty".into(),
+            "write the command as it is typed",
+        );
     }
     if effect == Effect::Allow {
         if bash::wrappers::is_state_builtin(head) {
             return fail(
-                format!("`{head}` changes the shell or evaluates its arguments, so no rule can open it alone"),
+                format!(
+                    "`{head}` changes the shell or evaluates its arguments, so no rule can open it alone"
+                ),
                 "write `Bash` to grant every command",
             );
         }
@@ -335,7 +385,14 @@ mod tests {
 
     #[test]
     fn a_rule_gives_its_text_back() {
-        for text in ["Read", "Read(src/**)", "Bash(npm run test:*)", "WebFetch(domain:*.x.org)", "mcp__a__b", "mcp__a__*"] {
+        for text in [
+            "Read",
+            "Read(src/**)",
+            "Bash(npm run test:*)",
+            "WebFetch(domain:*.x.org)",
+            "mcp__a__b",
+            "mcp__a__*",
+        ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }
@@ -343,18 +400,61 @@ mod tests {
     #[test]
     fn both_spellings_of_a_prefix_are_one() {
         let specifier = |text: &str| parse(text).unwrap().specifier;
-        assert_eq!(specifier("Bash(npm run test *)"), specifier("Bash(npm run test:*)"));
+        assert_eq!(
+            specifier("Bash(npm run test *)"),
+            specifier("Bash(npm run test:*)")
+        );
         assert_eq!(specifier("Bash(*)"), specifier("Bash"));
     }
 
     #[test]
     fn what_is_no_rule_is_an_error_with_a_hint() {
         for text in [
-            "", "Bash()", "Bash(:*)", "Bash( *)", "Bash(a", "Bash(a)x", "bash(a)", "Bash(a * b)", "Bash(a*)", "Bash(a;b)", "Bash(a > b)",
-            "Bash($X:*)", "Bash(A=1 a)", "Bash('a)", "Bash(a # b)", "Bash(a\nb)", "Bash(if a)", "Bash(bash:*)", "Bash(sh -c *)",
-            "Bash(xargs:*)", "Bash(env:*)", "Bash(eval a)", "Bash(export A=1)", "Bash(~/x)", "Bash({a,b})", "Bash('')",
-            "Read(~/x)", "Read(../x)", "Read(!x)", "Read([a)", "Read()", "WebFetch(domain:*)", "WebFetch(x)", "WebFetch()",
-            "WebSearch(x)", "mcp__*", "mcp__a*", "mcp__", "mcp__a__b(c)", "Ask(Bash)", "Task", "Read2", "*", " Read", "Read )",
+            "",
+            "Bash()",
+            "Bash(:*)",
+            "Bash( *)",
+            "Bash(a",
+            "Bash(a)x",
+            "bash(a)",
+            "Bash(a * b)",
+            "Bash(a*)",
+            "Bash(a;b)",
+            "Bash(a > b)",
+            "Bash($X:*)",
+            "Bash(A=1 a)",
+            "Bash('a)",
+            "Bash(a # b)",
+            "Bash(a\nb)",
+            "Bash(if a)",
+            "Bash(bash:*)",
+            "Bash(sh -c *)",
+            "Bash(xargs:*)",
+            "Bash(env:*)",
+            "Bash(eval a)",
+            "Bash(export A=1)",
+            "Bash(~/x)",
+            "Bash({a,b})",
+            "Bash('')",
+            "Read(~/x)",
+            "Read(../x)",
+            "Read(!x)",
+            "Read([a)",
+            "Read()",
+            "WebFetch(domain:*)",
+            "WebFetch(x)",
+            "WebFetch()",
+            "WebSearch(x)",
+            "mcp__*",
+            "mcp__a*",
+            "mcp__",
+            "mcp__a__b(c)",
+            "Ask(Bash)",
+            "Task",
+            "Read2",
+            "*",
+            " Read",
+            "Read )",
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.hint.is_some(), "{text}");
@@ -378,7 +478,14 @@ mod tests {
 
     #[test]
     fn broad_rules_are_told_from_narrow_ones() {
-        for text in ["Bash", "Bash(*)", "Bash(python3:*)", "Bash(npx *)", "Edit(//**)", "WebFetch"] {
+        for text in [
+            "Bash",
+            "Bash(*)",
+            "Bash(python3:*)",
+            "Bash(npx *)",
+            "Edit(//**)",
+            "WebFetch",
+        ] {
             assert!(parse(text).unwrap().breadth().is_some(), "{text}");
         }
         for text in ["Bash(npm test)", "Bash(python3 x.py:*)", "Edit(**)", "Read"] {

@@ -30,7 +30,11 @@ impl Domain {
             None => (false, domain),
         };
         let host = canonical(host).map_err(|why| format!("the host `{domain}` {why}"))?;
-        Ok(if below { Self::Below(host) } else { Self::Exact(host) })
+        Ok(if below {
+            Self::Below(host)
+        } else {
+            Self::Exact(host)
+        })
     }
 
     /// Whether an allow rule means the canonical host.
@@ -75,7 +79,9 @@ fn canonical(host: &str) -> Result<String, &'static str> {
     }
     for label in host.split('.') {
         let fits = (1..=63).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
             && !label.starts_with('-')
             && !label.ends_with('-');
         if !fits {
@@ -90,7 +96,10 @@ pub(super) fn host(url: &str) -> Result<String, String> {
     if url.len() > MAX_BYTES {
         return Err(format!("is longer than {MAX_BYTES} bytes"));
     }
-    if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+    if url
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+    {
         return Err("holds a blank, a control character or a backslash".into());
     }
     let scheme = url.get(..8).unwrap_or_default();
@@ -120,7 +129,8 @@ pub(super) fn host(url: &str) -> Result<String, String> {
 /// Refuses names and addresses that mean this machine, its network or its cloud.
 fn check_public(host: &str) -> Result<(), String> {
     let last = host.rsplit('.').next().unwrap_or_default();
-    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") || host.starts_with("0x") {
+    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") || host.starts_with("0x")
+    {
         let address: Ipv4Addr = host
             .parse()
             .map_err(|_| "names an address in an unusual form".to_owned())?;
@@ -131,7 +141,15 @@ fn check_public(host: &str) -> Result<(), String> {
     }
     let private = matches!(
         last,
-        "localhost" | "local" | "internal" | "localdomain" | "lan" | "home" | "corp" | "intranet" | "private"
+        "localhost"
+            | "local"
+            | "internal"
+            | "localdomain"
+            | "lan"
+            | "home"
+            | "corp"
+            | "intranet"
+            | "private"
     ) || !host.contains('.')
         || host.ends_with(".home.arpa")
         || host == "instance-data.ec2.amazonaws.com";
@@ -192,8 +210,14 @@ mod tests {
 
     #[test]
     fn only_plain_https_hosts_are_read() {
-        assert_eq!(host("https://Example.ORG./a?x#y").as_deref(), Ok("example.org"));
-        assert_eq!(host("https://example.org:443/").as_deref(), Ok("example.org"));
+        assert_eq!(
+            host("https://Example.ORG./a?x#y").as_deref(),
+            Ok("example.org")
+        );
+        assert_eq!(
+            host("https://example.org:443/").as_deref(),
+            Ok("example.org")
+        );
         for url in [
             "http://example.org/",
             "https://user@example.org/",
@@ -220,7 +244,15 @@ mod tests {
 
     #[test]
     fn addresses_inside_addresses_are_seen() {
-        for text in ["::ffff:127.0.0.1", "::1", "fe80::1", "fd00::1", "64:ff9b::a00:1", "2002:a00:1::", "169.254.169.254"] {
+        for text in [
+            "::ffff:127.0.0.1",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "169.254.169.254",
+        ] {
             assert!(!is_public(text.parse().unwrap()), "{text}");
         }
         for text in ["93.184.215.14", "2606:4700::1"] {
@@ -234,7 +266,14 @@ mod tests {
         assert!(domain.allows("a.b.example.org"));
         assert!(!domain.allows("example.org"));
         assert!(!domain.allows("aexample.org"));
-        for text in ["domain:", "domain:*", "domain:ex*.org", "host:x", "*", "domain:*.*.x"] {
+        for text in [
+            "domain:",
+            "domain:*",
+            "domain:ex*.org",
+            "host:x",
+            "*",
+            "domain:*.*.x",
+        ] {
             assert!(Domain::parse(text).is_err(), "{text}");
         }
     }

@@ -1,3 +1,4 @@
 //! One integration binary: the built program, real files, real processes.
 
 mod architecture;
+mod corpus;

@@ -103,12 +103,16 @@ impl Views {
             let name = basename(&words[head].text);
             let arguments = &words[head + 1..];
             if name == "find" {
-                let runs = |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok");
+                let runs =
+                    |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok");
                 heads.extend((head + 1..words.len()).filter(|at| runs(&words[at - 1])));
             } else if runs_arguments(name) {
                 heads.extend(head + 1..words.len());
                 for word in arguments {
-                    let text = word.text.split_once('=').filter(|(name, _)| name.starts_with("--"));
+                    let text = word
+                        .text
+                        .split_once('=')
+                        .filter(|(name, _)| name.starts_with("--"));
                     let text = text.map_or(word.text.as_str(), |(_, value)| value);
                     let text = text.strip_prefix("-S").unwrap_or(text);
                     if text.contains(char::is_whitespace) || text.contains(';') {
@@ -121,7 +125,10 @@ impl Views {
                 let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
                 self.text(&texts.join(" "), workspace, depth);
             } else if name == "trap" {
-                arguments.iter().take(2).for_each(|word| self.text(&word.text, workspace, depth));
+                arguments
+                    .iter()
+                    .take(2)
+                    .for_each(|word| self.text(&word.text, workspace, depth));
             } else if is_state_builtin(name) {
                 self.cannot(format!("`{name}`, which changes the shell"));
             }
@@ -163,7 +170,10 @@ impl Views {
             return;
         }
         let takes_value = |word: &Word| {
-            matches!(word.text.as_str(), "-o" | "-O" | "+o" | "+O" | "--rcfile" | "--init-file")
+            matches!(
+                word.text.as_str(),
+                "-o" | "-O" | "+o" | "+O" | "--rcfile" | "--init-file"
+            )
         };
         let script = arguments.iter().enumerate().any(|(at, word)| {
             !word.text.starts_with(['-', '+']) && !(at > 0 && takes_value(&arguments[at - 1]))
@@ -208,22 +218,46 @@ mod tests {
     fn sees(line: &str, rule: &str) -> bool {
         let words: Vec<String> = rule.split(' ').map(str::to_owned).collect();
         let analysis = analyse(line, "/w").unwrap();
-        views(&analysis, "/w").all.iter().any(|view| view.matches(&words, true))
+        views(&analysis, "/w")
+            .all
+            .iter()
+            .any(|view| view.matches(&words, true))
     }
 
     #[test]
     fn a_command_is_seen_behind_everything_that_runs_it() {
         for line in [
-            "rm x", "/bin/rm x", "./rm", "sudo -u root rm x", "env A=1 rm x", "timeout 5 rm", "xargs -0 rm", "nice -n 5 rm x",
-            "find . -execdir rm {} \\;", "bash -lc 'echo a; rm x'", "eval 'rm x'", "env -S 'rm x'", "env --split-string='rm x'",
-            "watch 'rm x'", "trap 'rm x' EXIT", "bash <<'E'\nrm x\nE", "sudo bash -c 'sudo rm x'", "echo $(rm x)", "su -c 'rm x' root",
+            "rm x",
+            "/bin/rm x",
+            "./rm",
+            "sudo -u root rm x",
+            "env A=1 rm x",
+            "timeout 5 rm",
+            "xargs -0 rm",
+            "nice -n 5 rm x",
+            "find . -execdir rm {} \\;",
+            "bash -lc 'echo a; rm x'",
+            "eval 'rm x'",
+            "env -S 'rm x'",
+            "env --split-string='rm x'",
+            "watch 'rm x'",
+            "trap 'rm x' EXIT",
+            "bash <<'E'\nrm x\nE",
+            "sudo bash -c 'sudo rm x'",
+            "echo $(rm x)",
+            "su -c 'rm x' root",
         ] {
             assert!(sees(line, "rm"), "{line}");
         }
         for line in ["ls rm", "git rm x", "echo 'rm x'", "rmdir x"] {
             assert!(!sees(line, "rm"), "{line}");
         }
-        for line in ["git -c a=b push", "git --no-pager push", "git -C x push -f", "git push"] {
+        for line in [
+            "git -c a=b push",
+            "git --no-pager push",
+            "git -C x push -f",
+            "git push",
+        ] {
             assert!(sees(line, "git push"), "{line}");
         }
         assert!(!sees("git pushx", "git push"));
@@ -232,8 +266,14 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_reported() {
         for line in ["cat x | sh", "source x", "alias a=b", "bash -c 'echo $X'"] {
-            assert!(views(&analyse(line, "/w").unwrap(), "/w").unknown.is_some(), "{line}");
+            assert!(
+                views(&analyse(line, "/w").unwrap(), "/w").unknown.is_some(),
+                "{line}"
+            );
         }
-        assert_eq!(views(&analyse("bash scripts/ci.sh", "/w").unwrap(), "/w").unknown, None);
+        assert_eq!(
+            views(&analyse("bash scripts/ci.sh", "/w").unwrap(), "/w").unknown,
+            None
+        );
     }
 }

@@ -67,7 +67,11 @@ impl Walk<'_> {
     fn list(&mut self, list: &List, start: &Dirs) -> After {
         let mut after = After::both(start);
         for (index, and_or) in list.iter().enumerate() {
-            let dirs = if index == 0 { start.clone() } else { after.either() };
+            let dirs = if index == 0 {
+                start.clone()
+            } else {
+                after.either()
+            };
             after = self.and_or(and_or, &dirs);
         }
         after
@@ -104,7 +108,8 @@ impl Walk<'_> {
             std::mem::swap(&mut after.success, &mut after.failure);
         }
         if after.success.len() + after.failure.len() > 2 * MAX_DIRS {
-            self.analysis.unknown("`cd` to too many possible directories");
+            self.analysis
+                .unknown("`cd` to too many possible directories");
             after = After::both(dirs);
         }
         after

@@ -15,8 +15,19 @@ use super::{Analysis, Step, Target, analyse, readonly, touched};
 
 /// Names that may be assigned for one command: they change how it reports, not what it runs.
 const HARMLESS_NAMES: [&str; 13] = [
-    "CI", "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CARGO_TERM_COLOR", "LANG",
-    "LC_ALL", "TZ", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+    "CI",
+    "NODE_ENV",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CARGO_TERM_COLOR",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
 ];
 
 /// Most paths that facts are gathered for.
@@ -40,8 +51,9 @@ impl<'a> Line<'a> {
         policy: &'a Policy,
     ) -> Result<Self, Box<Refused>> {
         let workspace = workspace(policy);
-        let analysis = analyse(command, workspace)
-            .map_err(|refusal| Refused::new("shell", format!("the command holds {}", refusal.construct)))?;
+        let analysis = analyse(command, workspace).map_err(|refusal| {
+            Refused::new("shell", format!("the command holds {}", refusal.construct))
+        })?;
         Ok(Self {
             views: views(&analysis, workspace),
             analysis,
@@ -83,13 +95,17 @@ impl<'a> Line<'a> {
             }
         }
         self.deny_paths()?;
-        let relevant = self.policy.deny.iter().find(|rule| {
-            matches!(rule.tool(), "Bash" | "Read" | "Edit" | "Write")
-        });
+        let relevant = self
+            .policy
+            .deny
+            .iter()
+            .find(|rule| matches!(rule.tool(), "Bash" | "Read" | "Edit" | "Write"));
         if let (Some(rule), Some(construct)) = (relevant, &self.views.unknown) {
             let mut refused = Refused::new(
                 "rule",
-                format!("the command holds {construct}, so a deny rule that matches cannot be ruled out"),
+                format!(
+                    "the command holds {construct}, so a deny rule that matches cannot be ruled out"
+                ),
             );
             refused.rule = Some(rule.clone());
             return Err(refused);
@@ -99,7 +115,11 @@ impl<'a> Line<'a> {
 
     fn deny_paths(&self) -> Row {
         for target in self.analyses().flat_map(|analysis| &analysis.targets) {
-            let access = if target.writes { Access::Write } else { Access::Read };
+            let access = if target.writes {
+                Access::Write
+            } else {
+                Access::Read
+            };
             self.deny_path(access, &target.dirs, &target.word.text)?;
         }
         let has_paths = |rule: &Rule| matches!(rule.specifier(), Specifier::Path(_));
@@ -107,7 +127,10 @@ impl<'a> Line<'a> {
             return Ok(());
         }
         for step in self.analyses().flat_map(|analysis| &analysis.steps) {
-            let writes = step.words.iter().any(|word| touched::is_writing(&word.text));
+            let writes = step
+                .words
+                .iter()
+                .any(|word| touched::is_writing(&word.text));
             for part in step.words.iter().flat_map(touched::paths_in) {
                 self.deny_named(Access::Read, &step.dirs, part)?;
                 if writes {
@@ -132,7 +155,12 @@ impl<'a> Line<'a> {
     /// As `deny_path` for a word that may be a path: a rule on the whole tool says nothing about words.
     fn deny_named(&self, access: Access, dirs: &[String], path: &str) -> Row {
         match self.deny_path(access, dirs, path) {
-            Err(refused) if refused.rule.as_ref().is_some_and(|rule| *rule.specifier() != Specifier::Whole) => {
+            Err(refused)
+                if refused
+                    .rule
+                    .as_ref()
+                    .is_some_and(|rule| *rule.specifier() != Specifier::Whole) =>
+            {
                 Err(refused)
             }
             _ => Ok(()),
@@ -143,11 +171,9 @@ impl<'a> Line<'a> {
     pub(in super::super) fn critical(&self) -> Row {
         let dirs = self.all_dirs();
         let roots = &self.policy.roots;
-        let hit = self
-            .views
-            .all
-            .iter()
-            .find_map(|view| touched::critical_removal(view, &dirs, self.facts, roots).map(|word| (view, word)));
+        let hit = self.views.all.iter().find_map(|view| {
+            touched::critical_removal(view, &dirs, self.facts, roots).map(|word| (view, word))
+        });
         match hit {
             Some((view, word)) => Err(Refused::new(
                 "critical",
@@ -173,7 +199,10 @@ impl<'a> Line<'a> {
             if let Some(word) = touched::never_path(view, &dirs, self.facts, &self.policy.roots) {
                 return Err(Refused::new(
                     "protected",
-                    format!("{} names a path that is never written", explain::quote(&word.text)),
+                    format!(
+                        "{} names a path that is never written",
+                        explain::quote(&word.text)
+                    ),
                 ));
             }
         }
@@ -182,7 +211,10 @@ impl<'a> Line<'a> {
 
     /// Whether the whole shell is granted, by the mode or by a rule.
     pub(in super::super) fn whole_shell(&self) -> Option<&'a Rule> {
-        self.policy.allow.iter().find(|rule| rule.tool() == "Bash" && *rule.specifier() == Specifier::Whole)
+        self.policy
+            .allow
+            .iter()
+            .find(|rule| rule.tool() == "Bash" && *rule.specifier() == Specifier::Whole)
     }
 
     /// A construct that only a grant of the whole shell covers.
@@ -190,7 +222,9 @@ impl<'a> Line<'a> {
         match &self.analysis.unknown {
             Some(construct) => Err(Refused::new(
                 "shell",
-                format!("the command holds {construct}, which is not analysed, so no rule can cover it"),
+                format!(
+                    "the command holds {construct}, which is not analysed, so no rule can cover it"
+                ),
             )),
             None => Ok(()),
         }
@@ -200,7 +234,10 @@ impl<'a> Line<'a> {
     pub(in super::super) fn reads_only(&self) -> Row {
         self.unknown()?;
         if let Some(target) = self.analysis.targets.iter().find(|target| target.writes) {
-            let why = format!("the redirection to {} writes a file", explain::quote(&target.word.text));
+            let why = format!(
+                "the redirection to {} writes a file",
+                explain::quote(&target.word.text)
+            );
             return Err(Refused::new("mode", why));
         }
         for step in &self.analysis.steps {
@@ -222,7 +259,11 @@ impl<'a> Line<'a> {
             first.get_or_insert(rule);
         }
         for target in &self.analysis.targets {
-            let access = if target.writes { Access::Write } else { Access::Read };
+            let access = if target.writes {
+                Access::Write
+            } else {
+                Access::Read
+            };
             self.file(access, &target.word.text, &target.dirs)?;
         }
         first.ok_or_else(|| Refused::new("shell", "the command is empty"))
@@ -230,9 +271,14 @@ impl<'a> Line<'a> {
 
     fn covers(&self, step: &Step) -> Result<&'a Rule, Box<Refused>> {
         for assignment in &step.assignments {
-            let name = assignment.name_before("=").map_or("", |length| &assignment.text[..length]);
+            let name = assignment
+                .name_before("=")
+                .map_or("", |length| &assignment.text[..length]);
             if !HARMLESS_NAMES.contains(&name) {
-                let why = format!("the assignment of {} may change what a command loads or runs", explain::quote(name));
+                let why = format!(
+                    "the assignment of {} may change what a command loads or runs",
+                    explain::quote(name)
+                );
                 return Err(Refused::new("shell", why));
             }
         }
@@ -257,17 +303,27 @@ impl<'a> Line<'a> {
         }
         let head = words.first().map_or("", |word| word.text.as_str());
         if is_state_builtin(head) {
-            let why = format!("`{head}` changes the shell or evaluates its arguments, and only a rule for the whole of `Bash` opens it");
+            let why = format!(
+                "`{head}` changes the shell or evaluates its arguments, and only a rule for the whole of `Bash` opens it"
+            );
             return Err(Refused::new("shell", why));
         }
         Err(reason.unwrap_or_else(|| {
-            Refused::uncovered(self.policy.mode, &show(step.words.iter()), exact_rule(&step.words))
+            Refused::uncovered(
+                self.policy.mode,
+                &show(step.words.iter()),
+                exact_rule(&step.words),
+            )
         }))
     }
 
     /// Whether a rule covers a command: not at all, but for something, or wholly.
     fn grants(&self, rule: &Rule, words: &[Word], step: &Step) -> Option<Row> {
-        let Specifier::Words { words: fixed, prefix } = rule.specifier() else {
+        let Specifier::Words {
+            words: fixed,
+            prefix,
+        } = rule.specifier()
+        else {
             return None;
         };
         let same = |(word, fixed): (&Word, &String)| word.literal() == Some(fixed.as_str());
@@ -277,7 +333,11 @@ impl<'a> Line<'a> {
         if !matches || is_state_builtin(&fixed[0]) {
             return None;
         }
-        Some(if *prefix { self.guarded(rule, words, fixed.len(), step) } else { Ok(()) })
+        Some(if *prefix {
+            self.guarded(rule, words, fixed.len(), step)
+        } else {
+            Ok(())
+        })
     }
 
     fn guarded(&self, rule: &Rule, words: &[Word], named: usize, step: &Step) -> Row {
@@ -296,7 +356,10 @@ impl<'a> Line<'a> {
                 let physical = self.facts.get(&key).map(|facts| facts.physical.as_path());
                 let inside = |path: &Path| path.starts_with(&self.policy.roots.workspace);
                 if !inside(Path::new(&lexical)) || !physical.is_none_or(inside) {
-                    let why = format!("the rule `{rule}` does not cover {}, which lies outside the workspace", explain::quote(&word.text));
+                    let why = format!(
+                        "the rule `{rule}` does not cover {}, which lies outside the workspace",
+                        explain::quote(&word.text)
+                    );
                     return Err(Refused::new("option", why).with_candidate(exact_rule(words)));
                 }
             }
@@ -309,9 +372,14 @@ impl<'a> Line<'a> {
         for reached in step.cd.iter().flatten().flatten() {
             let roots = &self.policy.roots;
             let inside = |path: &Path| {
-                std::iter::once(&roots.workspace).chain(&roots.additional).any(|root| path.starts_with(root))
+                std::iter::once(&roots.workspace)
+                    .chain(&roots.additional)
+                    .any(|root| path.starts_with(root))
             };
-            let physical = self.facts.get(reached).map(|facts| facts.physical.as_path());
+            let physical = self
+                .facts
+                .get(reached)
+                .map(|facts| facts.physical.as_path());
             if !inside(Path::new(reached)) || !physical.is_none_or(inside) {
                 return Err(Refused::new("outside", "`cd` leads outside the workspace"));
             }
@@ -354,7 +422,11 @@ impl<'a> Line<'a> {
         let known = self.facts.get(&paths::join(dir, given));
         for facts in std::iter::once(&lexical).chain(known) {
             row(&File {
-                access: if target.writes { Access::Write } else { Access::Read },
+                access: if target.writes {
+                    Access::Write
+                } else {
+                    Access::Read
+                },
                 given,
                 facts,
                 policy: self.policy,
@@ -378,7 +450,10 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
             }
         }
     };
-    let has_deny_paths = policy.deny.iter().any(|rule| matches!(rule.specifier(), Specifier::Path(_)));
+    let has_deny_paths = policy
+        .deny
+        .iter()
+        .any(|rule| matches!(rule.specifier(), Specifier::Path(_)));
     for analysis in std::iter::once(&analysis).chain(&views.nested) {
         for target in &analysis.targets {
             add(&target.dirs, &target.word.text);
@@ -400,7 +475,12 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
                     None => break,
                 }
             }
-            if has_deny_paths || step.words.iter().any(|word| touched::is_writing(super::wrappers::basename(&word.text))) {
+            if has_deny_paths
+                || step
+                    .words
+                    .iter()
+                    .any(|word| touched::is_writing(super::wrappers::basename(&word.text)))
+            {
                 for part in step.words.iter().flat_map(touched::paths_in) {
                     add(&step.dirs, part);
                 }
@@ -411,7 +491,12 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
 }
 
 fn workspace(policy: &Policy) -> &str {
-    policy.roots.workspace.to_str().filter(|path| !path.is_empty()).unwrap_or("/")
+    policy
+        .roots
+        .workspace
+        .to_str()
+        .filter(|path| !path.is_empty())
+        .unwrap_or("/")
 }
 
 fn show<'w>(words: impl Iterator<Item = &'w Word>) -> String {

@@ -72,7 +72,11 @@ impl Word {
             .bytes()
             .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
             .count();
-        let starts_well = self.bare.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+        let starts_well = self
+            .bare
+            .bytes()
+            .next()
+            .is_some_and(|b| !b.is_ascii_digit());
         (length > 0 && starts_well && self.bare[length..].starts_with(end)).then_some(length)
     }
 }
@@ -135,12 +139,18 @@ pub(in super::super) fn rule_words(text: &str) -> Result<Vec<String>, String> {
             Token::Word(word) if words.is_empty() && word.name_before("=").is_some() => {
                 return Err("an assignment".into());
             }
-            Token::Word(word) if words.is_empty() && word.plain().is_some_and(super::parse::is_reserved) => {
+            Token::Word(word)
+                if words.is_empty() && word.plain().is_some_and(super::parse::is_reserved) =>
+            {
                 return Err(format!("the reserved word `{}`", word.text));
             }
             Token::Word(word) => words.push(word.text),
-            Token::Operator(operator) => return Err(format!("the operator `{}`", operator.escape_debug())),
-            Token::Redirection(redirection) => return Err(format!("the redirection `{}`", redirection.operator)),
+            Token::Operator(operator) => {
+                return Err(format!("the operator `{}`", operator.escape_debug()));
+            }
+            Token::Redirection(redirection) => {
+                return Err(format!("the redirection `{}`", redirection.operator));
+            }
         }
     }
     // A comment would be dropped without a word.
@@ -191,7 +201,9 @@ impl Lexer {
     }
 
     fn starts_with(&self, text: &str) -> bool {
-        text.chars().enumerate().all(|(i, c)| self.peek(i) == Some(c))
+        text.chars()
+            .enumerate()
+            .all(|(i, c)| self.peek(i) == Some(c))
     }
 
     fn soft(&mut self, construct: &str) {
@@ -278,7 +290,9 @@ impl Lexer {
             .find(|operator| self.starts_with(operator))
             .unwrap_or("&");
         if operator == "(" && self.peek(1) == Some('(') {
-            self.soft("an arithmetic command `((..))`, or parentheses without a blank between them");
+            self.soft(
+                "an arithmetic command `((..))`, or parentheses without a blank between them",
+            );
         }
         self.at += operator.len();
         let mut behind = 0;
@@ -362,7 +376,8 @@ impl Lexer {
             return self.delimiter(word, split);
         }
         let bare = word.bare.as_str();
-        if bare.starts_with('~') || bare.contains("=~") || bare.contains('=') && bare.contains(":~") {
+        if bare.starts_with('~') || bare.contains("=~") || bare.contains('=') && bare.contains(":~")
+        {
             self.soft("a tilde expansion `~`");
             word.dynamic = true;
         } else if has_braces(bare) {
@@ -510,7 +525,9 @@ impl Lexer {
             Some('\\') => self.at -= 1, // the backslash is read again as a continuation
             _ => {
                 while next.is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-                    && self.peek(0).is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+                    && self
+                        .peek(0)
+                        .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
                 {
                     self.at += 1;
                 }
@@ -569,7 +586,9 @@ impl Lexer {
             }
         }
         let end = (self.at - 1).min(self.chars.len());
-        self.out.nested.push(self.chars[start..end].iter().collect());
+        self.out
+            .nested
+            .push(self.chars[start..end].iter().collect());
         Ok(())
     }
 }
@@ -618,7 +637,10 @@ mod tests {
 
     #[test]
     fn quotes_and_continuations_are_removed_as_bash_does() {
-        assert_eq!(words("g''it di\"ff\" a\\ b te\\\nst"), ["git", "diff", "a b", "test"]);
+        assert_eq!(
+            words("g''it di\"ff\" a\\ b te\\\nst"),
+            ["git", "diff", "a b", "test"]
+        );
         assert_eq!(words(r#"echo "a\"\$\x" 'a\'"#), ["echo", "a\"$\\x", "a\\"]);
     }
 
@@ -651,7 +673,10 @@ mod tests {
     #[test]
     fn a_construct_is_named_and_lexing_goes_on() {
         let lexed = lex("echo $(rm x) > .git/config").unwrap();
-        assert_eq!(lexed.soft.as_deref(), Some("a command substitution `$(..)`"));
+        assert_eq!(
+            lexed.soft.as_deref(),
+            Some("a command substitution `$(..)`")
+        );
         assert_eq!(lexed.nested, ["rm x"]);
         assert_eq!(lexed.tokens.len(), 4);
     }

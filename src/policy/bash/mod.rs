@@ -113,11 +113,15 @@ fn add_step(simple: &Simple, dirs: &[String], bodies: &[String], analysis: &mut 
     if simple.assignments.iter().any(|word| word.dynamic) {
         analysis.unknown("an assignment whose value is not literal");
     }
-    let stdin = simple.redirects.iter().rev().find_map(|redirect| match redirect.operator {
-        "<<" | "<<-" => bodies.get(redirect.body?).cloned(),
-        "<<<" => Some(redirect.operand.text.clone()),
-        _ => None,
-    });
+    let stdin = simple
+        .redirects
+        .iter()
+        .rev()
+        .find_map(|redirect| match redirect.operator {
+            "<<" | "<<-" => bodies.get(redirect.body?).cloned(),
+            "<<<" => Some(redirect.operand.text.clone()),
+            _ => None,
+        });
     let cd = (simple.words[0].literal() == Some("cd"))
         .then(|| dirs::destination(&simple.words[1..], dirs));
     if let Some(Err(construct)) = &cd {

@@ -32,7 +32,9 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn rule_words(&self) -> impl Iterator<Item = &'a str> {
-        self.words[..self.named].iter().map(|word| word.text.as_str())
+        self.words[..self.named]
+            .iter()
+            .map(|word| word.text.as_str())
     }
 
     /// Whether the rule's own words name an option.
@@ -64,7 +66,8 @@ pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
     };
     for guard in rows(head) {
         let applies = guard.subcommands.is_empty()
-            || subcommand.is_some_and(|index| guard.subcommands.contains(&words[index].text.as_str()));
+            || subcommand
+                .is_some_and(|index| guard.subcommands.contains(&words[index].text.as_str()));
         if applies {
             read(guard, line, subcommand, &mut found);
         }
@@ -83,7 +86,11 @@ fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
         if at >= line.named && !GIT_GLOBAL_HARMLESS.contains(&text) {
             found.refuse(format!("the global option `{text}` of `git`"));
         }
-        at += if GIT_GLOBAL_VALUED.contains(&text) { 2 } else { 1 };
+        at += if GIT_GLOBAL_VALUED.contains(&text) {
+            2
+        } else {
+            1
+        };
     }
     None
 }
@@ -94,14 +101,18 @@ fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut In
             found.refuse(format!("`{}` under a prefix rule", line.words[0].text));
             return;
         }
-        Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => return,
+        Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => {
+            return;
+        }
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
             if let Some(index) = subcommand.filter(|index| *index >= line.named) {
                 let name = line.words[index].text.as_str();
                 if names.contains(&name) || line.words[index].glob {
-                    found.refuse(format!("the subcommand `{name}`, which the rule does not name"));
+                    found.refuse(format!(
+                        "the subcommand `{name}`, which the rule does not name"
+                    ));
                 }
             }
             return;
@@ -155,21 +166,36 @@ fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<us
 }
 
 /// One long option, perhaps abbreviated.
-fn read_long(guard: &Guard, line: Line<'_>, text: &str, next: Option<&Word>, found: &mut Inspection) {
+fn read_long(
+    guard: &Guard,
+    line: Line<'_>,
+    text: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(Word::from_text(value))),
         None => (text, None),
     };
     let value = value.as_ref().or(next);
     let exact = |option: &&&str| **option == name;
-    let abbreviated =
-        |option: &&&str| option.starts_with("--") && option.starts_with(name) && !guard.known.contains(&name);
-    let (refused, writes, inside) = (guard.refused.iter(), guard.writes.iter(), guard.inside.iter());
+    let abbreviated = |option: &&&str| {
+        option.starts_with("--") && option.starts_with(name) && !guard.known.contains(&name)
+    };
+    let (refused, writes, inside) = (
+        guard.refused.iter(),
+        guard.writes.iter(),
+        guard.inside.iter(),
+    );
     if let Some(option) = writes.clone().find(exact) {
         value_written(line, option, value, &mut found.writes, &mut found.refused);
     } else if let Some(option) = inside.clone().find(exact) {
         value_written(line, option, value, &mut found.inside, &mut found.refused);
-    } else if let Some(option) = refused.clone().find(exact).or_else(|| refused.clone().find(abbreviated)) {
+    } else if let Some(option) = refused
+        .clone()
+        .find(exact)
+        .or_else(|| refused.clone().find(abbreviated))
+    {
         if !line.names(option) {
             found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
         }
@@ -181,7 +207,13 @@ fn read_long(guard: &Guard, line: Line<'_>, text: &str, next: Option<&Word>, fou
 }
 
 /// A bundle of short options: every letter may be one, and what follows it may be its value.
-fn read_bundle(guard: &Guard, line: Line<'_>, letters: &str, next: Option<&Word>, found: &mut Inspection) {
+fn read_bundle(
+    guard: &Guard,
+    line: Line<'_>,
+    letters: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
     for (at, letter) in letters.char_indices() {
         let option = format!("-{letter}");
         let attached = &letters[at + letter.len_utf8()..];
@@ -193,7 +225,13 @@ fn read_bundle(guard: &Guard, line: Line<'_>, letters: &str, next: Option<&Word>
         }
         if guard.writes.contains(&option.as_str()) {
             let value = (!attached.is_empty()).then(|| Word::from_text(attached));
-            value_written(line, &option, value.as_ref().or(next), &mut found.writes, &mut found.refused);
+            value_written(
+                line,
+                &option,
+                value.as_ref().or(next),
+                &mut found.writes,
+                &mut found.refused,
+            );
             return;
         }
         if guard.valued.contains(letter) {
@@ -203,7 +241,13 @@ fn read_bundle(guard: &Guard, line: Line<'_>, letters: &str, next: Option<&Word>
 }
 
 /// One option of a tool that spells them as words.
-fn read_word(guard: &Guard, line: Line<'_>, text: &str, next: Option<&Word>, found: &mut Inspection) {
+fn read_word(
+    guard: &Guard,
+    line: Line<'_>,
+    text: &str,
+    next: Option<&Word>,
+    found: &mut Inspection,
+) {
     let single = format!("-{}", text.trim_start_matches('-'));
     let (name, value) = match single.split_once('=') {
         Some((name, value)) => (name, Some(Word::from_text(value))),
@@ -216,18 +260,34 @@ fn read_word(guard: &Guard, line: Line<'_>, text: &str, next: Option<&Word>, fou
     if guard.refused.iter().any(|option| means(&option)) && !line.names(name) {
         found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
     } else if guard.writes.iter().any(|option| means(&option)) {
-        value_written(line, name, value.as_ref().or(next), &mut found.writes, &mut found.refused);
+        value_written(
+            line,
+            name,
+            value.as_ref().or(next),
+            &mut found.writes,
+            &mut found.refused,
+        );
     }
 }
 
-fn value_written(line: Line<'_>, option: &str, value: Option<&Word>, into: &mut Vec<Word>, refused: &mut Option<String>) {
+fn value_written(
+    line: Line<'_>,
+    option: &str,
+    value: Option<&Word>,
+    into: &mut Vec<Word>,
+    refused: &mut Option<String>,
+) {
     if line.names(option) {
         return;
     }
     match value {
         Some(value) if value.literal().is_some() => into.push(value.clone()),
-        Some(_) => drop(refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal"))),
-        None => drop(refused.get_or_insert_with(|| format!("the option `{option}` without a value"))),
+        Some(_) => drop(
+            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal")),
+        ),
+        None => {
+            drop(refused.get_or_insert_with(|| format!("the option `{option}` without a value")))
+        }
     }
 }
 
@@ -254,20 +314,34 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
             }
         }
         Extra::NoVariables => {
-            if open.clone().any(|word| word.text.contains('=') || word.glob) {
+            if open
+                .clone()
+                .any(|word| word.text.contains('=') || word.glob)
+            {
                 found.refuse("a variable `NAME=value` on the command line of `make`");
             }
         }
         Extra::OperandsWritten => written(open.cloned(), found),
         Extra::SecondOperandWritten => {
-            if operands.iter().any(|index| line.words[*index].glob) && operands.iter().any(|i| *i >= line.named) {
-                found.refuse(format!("a glob among the files of `{}`", line.words[0].text));
+            if operands.iter().any(|index| line.words[*index].glob)
+                && operands.iter().any(|i| *i >= line.named)
+            {
+                found.refuse(format!(
+                    "a glob among the files of `{}`",
+                    line.words[0].text
+                ));
             }
-            let later = operands.iter().skip(1).filter(|index| **index >= line.named);
+            let later = operands
+                .iter()
+                .skip(1)
+                .filter(|index| **index >= line.named);
             written(later.map(|index| line.words[*index].clone()), found);
         }
         Extra::BareBundle => {
-            let first = line.words.get(1).filter(|word| line.named < 2 && !word.text.starts_with('-'));
+            let first = line
+                .words
+                .get(1)
+                .filter(|word| line.named < 2 && !word.text.starts_with('-'));
             if let Some(word) = first {
                 read_bundle(guard, line, &word.text, None, found);
             }
@@ -307,18 +381,42 @@ mod tests {
 
     #[test]
     fn abbreviations_and_bundles_are_seen() {
-        for line in ["sort --compress-p x", "rg -nz x", "fd -Hx id", "git fetch --upload-p id", "tar cIf id x"] {
+        for line in [
+            "sort --compress-p x",
+            "rg -nz x",
+            "fd -Hx id",
+            "git fetch --upload-p id",
+            "tar cIf id x",
+        ] {
             assert!(inspect_line(line, 1).refused.is_some(), "{line}");
         }
-        for line in ["rg --pretty x", "sort -rn f", "git diff --text", "git log -c -1", "find . -name a -o -name b"] {
+        for line in [
+            "rg --pretty x",
+            "sort -rn f",
+            "git diff --text",
+            "git log -c -1",
+            "find . -name a -o -name b",
+        ] {
             assert_eq!(inspect_line(line, 1), Inspection::default(), "{line}");
         }
     }
 
     #[test]
     fn the_files_that_options_write_are_found_in_every_spelling() {
-        for line in ["sort -o x f", "sort -ox f", "sort -uox f", "sort --outp x f", "sort --output=x f", "uniq -f 1 a x", "tee x"] {
-            let writes: Vec<String> = inspect_line(line, 1).writes.into_iter().map(|word| word.text).collect();
+        for line in [
+            "sort -o x f",
+            "sort -ox f",
+            "sort -uox f",
+            "sort --outp x f",
+            "sort --output=x f",
+            "uniq -f 1 a x",
+            "tee x",
+        ] {
+            let writes: Vec<String> = inspect_line(line, 1)
+                .writes
+                .into_iter()
+                .map(|word| word.text)
+                .collect();
             assert_eq!(writes, ["x"], "{line}");
         }
     }
@@ -326,12 +424,19 @@ mod tests {
     #[test]
     fn a_rule_that_names_the_option_lifts_the_guard() {
         assert_eq!(inspect_line("git diff --ext-diff HEAD", 3).refused, None);
-        assert!(inspect_line("git diff HEAD --ext-diff", 2).refused.is_some());
+        assert!(
+            inspect_line("git diff HEAD --ext-diff", 2)
+                .refused
+                .is_some()
+        );
     }
 
     #[test]
     fn nothing_behind_two_dashes_is_an_option() {
-        assert_eq!(inspect_line("git diff -- --output=x", 2), Inspection::default());
+        assert_eq!(
+            inspect_line("git diff -- --output=x", 2),
+            Inspection::default()
+        );
         assert_eq!(inspect_line("sort -- -o", 1), Inspection::default());
     }
 }

@@ -13,8 +13,8 @@ pub(in super::super) const MAX_DEPTH: usize = 8;
 
 /// Words that have a meaning of their own where a command could start.
 const RESERVED: [&str; 21] = [
-    "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "select", "function",
-    "coproc", "[[", "]]", "time", "!", "{", "}",
+    "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac",
+    "select", "function", "coproc", "[[", "]]", "time", "!", "{", "}",
 ];
 
 /// Why there is no tree.
@@ -113,7 +113,9 @@ pub(super) fn is_reserved(text: &str) -> bool {
 }
 
 fn is_assignment(word: &Word) -> bool {
-    ["=", "+=", "["].iter().any(|end| word.name_before(end).is_some())
+    ["=", "+=", "["]
+        .iter()
+        .any(|end| word.name_before(end).is_some())
 }
 
 fn redirect(redirection: &Redirection, operand: Word) -> Redirect {
@@ -272,7 +274,11 @@ impl<'a> Parser<'a> {
             }
             (Some(operator), _) => hard(format!(
                 "a syntax error at `{}`",
-                if operator == "\n" { "newline" } else { operator }
+                if operator == "\n" {
+                    "newline"
+                } else {
+                    operator
+                }
             )),
             (_, Some("}")) => hard("a syntax error at `}`"),
             (_, Some(word)) if is_reserved(word) => soft(format!("the reserved word `{word}`")),
@@ -305,7 +311,10 @@ impl<'a> Parser<'a> {
     fn redirect(&mut self, redirection: &Redirection) -> Result<Redirect, Trouble> {
         self.at += 1;
         let Some(Token::Word(word)) = self.peek() else {
-            return hard(format!("a redirection `{}` without a target", redirection.operator));
+            return hard(format!(
+                "a redirection `{}` without a target",
+                redirection.operator
+            ));
         };
         self.at += 1;
         Ok(redirect(redirection, word.clone()))
@@ -392,8 +401,15 @@ mod tests {
 
     #[test]
     fn what_bash_rejects_is_hard() {
-        for line in ["", ";", "a ;; b", "&& a", "a &&", "(a", "a)", "{ a", "( )", "a | | b", "echo (a)", "a >", "(a) b"] {
-            assert!(trouble(line).starts_with("hard"), "{line}: {}", trouble(line));
+        for line in [
+            "", ";", "a ;; b", "&& a", "a &&", "(a", "a)", "{ a", "( )", "a | | b", "echo (a)",
+            "a >", "(a) b",
+        ] {
+            assert!(
+                trouble(line).starts_with("hard"),
+                "{line}: {}",
+                trouble(line)
+            );
         }
     }
 

@@ -8,19 +8,103 @@ use super::options::inspect;
 
 /// Commands that only read, whatever their arguments, guarded options apart.
 const COMMANDS: [&str; 71] = [
-    "[", "awk", "base32", "base64", "basename", "b2sum", "cat", "cd", "cksum", "cmp", "column", "comm", "cut", "df",
-    "diff", "dirname", "du", "echo", "egrep", "expand", "expr", "false", "fd", "fdfind", "fgrep", "file", "find", "fmt",
-    "fold", "gawk", "grep", "head", "hexdump", "id", "join", "jq", "ls", "mawk", "md5sum", "nl", "nproc", "od", "paste",
-    "printf", "pwd", "readlink", "realpath", "rev", "rg", "sed", "seq", "sha1sum", "sha256sum", "sha512sum", "sleep",
-    "sort", "stat", "strings", "tac", "tail", "test", "tr", "true", "uname", "uniq", "wc", "which", "whoami", "xxd", "yq",
+    "[",
+    "awk",
+    "base32",
+    "base64",
+    "basename",
+    "b2sum",
+    "cat",
+    "cd",
+    "cksum",
+    "cmp",
+    "column",
+    "comm",
+    "cut",
+    "df",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "egrep",
+    "expand",
+    "expr",
+    "false",
+    "fd",
+    "fdfind",
+    "fgrep",
+    "file",
+    "find",
+    "fmt",
+    "fold",
+    "gawk",
+    "grep",
+    "head",
+    "hexdump",
+    "id",
+    "join",
+    "jq",
+    "ls",
+    "mawk",
+    "md5sum",
+    "nl",
+    "nproc",
+    "od",
+    "paste",
+    "printf",
+    "pwd",
+    "readlink",
+    "realpath",
+    "rev",
+    "rg",
+    "sed",
+    "seq",
+    "sha1sum",
+    "sha256sum",
+    "sha512sum",
+    "sleep",
+    "sort",
+    "stat",
+    "strings",
+    "tac",
+    "tail",
+    "test",
+    "tr",
+    "true",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "whoami",
+    "xxd",
+    "yq",
     ":",
 ];
 
 /// Subcommands of git that only read.
 const GIT: [&str; 22] = [
-    "blame", "cat-file", "describe", "diff", "diff-files", "diff-index", "diff-tree", "for-each-ref", "grep", "log",
-    "ls-files", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse", "shortlog", "show", "show-ref", "status",
-    "var", "whatchanged",
+    "blame",
+    "cat-file",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "for-each-ref",
+    "grep",
+    "log",
+    "ls-files",
+    "ls-tree",
+    "merge-base",
+    "name-rev",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
+    "show-ref",
+    "status",
+    "var",
+    "whatchanged",
 ];
 
 /// Subcommands of git that only read in one form.
@@ -48,7 +132,9 @@ pub(super) fn check(words: &[Word]) -> Result<(), String> {
         COMMANDS.contains(&name)
     };
     if !reads {
-        return Err(format!("`{name}` is not in the table of read-only commands"));
+        return Err(format!(
+            "`{name}` is not in the table of read-only commands"
+        ));
     }
     let found = inspect(words, 1);
     if let Some(what) = found.refused {
@@ -70,12 +156,27 @@ mod tests {
 
     #[test]
     fn reading_commands_are_told_from_writing_ones() {
-        for line in ["ls -la", "git log --oneline", "git branch --show-current", "rg -n x src", "sed -n 1p f", "find . -name x"] {
+        for line in [
+            "ls -la",
+            "git log --oneline",
+            "git branch --show-current",
+            "rg -n x src",
+            "sed -n 1p f",
+            "find . -name x",
+        ] {
             assert!(reads(line), "{line}");
         }
         for line in [
-            "rm x", "git commit", "git branch x", "git diff --output=x", "find . -delete", "sed -i s/a/b/ f", "sort -o x f", "uniq a b",
-            "/bin/ls", "tee x",
+            "rm x",
+            "git commit",
+            "git branch x",
+            "git diff --output=x",
+            "find . -delete",
+            "sed -i s/a/b/ f",
+            "sort -o x f",
+            "uniq a b",
+            "/bin/ls",
+            "tee x",
         ] {
             assert!(!reads(line), "{line}");
         }

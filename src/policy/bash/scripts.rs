@@ -29,7 +29,11 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                     scripts.extend(line.words.get(at).map(|word| (at, word.text.clone())));
                 }
                 ("in-place", "") => in_place = true,
-                ("quiet" | "silent" | "regexp-extended" | "separate" | "null-data" | "unbuffered" | "posix" | "sandbox" | "debug", _) => {}
+                (
+                    "quiet" | "silent" | "regexp-extended" | "separate" | "null-data"
+                    | "unbuffered" | "posix" | "sandbox" | "debug",
+                    _,
+                ) => {}
                 _ if at < line.named => {}
                 (name, _) => found.refuse(format!("the option `--{name}` of `sed`")),
             }
@@ -46,7 +50,9 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                     'i' if rest.is_empty() => in_place = true,
                     'l' => {}
                     _ if at < line.named => {}
-                    other => found.refuse(format!("the option `-{other}` of `sed`, or a suffix behind `-i`")),
+                    other => found.refuse(format!(
+                        "the option `-{other}` of `sed`, or a suffix behind `-i`"
+                    )),
                 }
                 break;
             }
@@ -128,7 +134,7 @@ fn sed_address(chars: &[char]) -> Option<&[char]> {
     match chars.first() {
         Some('$') => Some(&chars[1..]),
         Some('/') => {
-            let rest = delimited(&chars[1..], '/')?;
+            let rest = regex(&chars[1..], '/')?;
             Some(skip(rest, |c| matches!(c, 'I' | 'M')))
         }
         Some(c) if c.is_ascii_digit() => {
@@ -156,13 +162,41 @@ fn delimited(chars: &[char], delimiter: char) -> Option<&[char]> {
     None
 }
 
+/// As [`delimited`] for a regular expression. Versions of sed differ in whether a delimiter inside `[..]` ends it, so
+/// such an expression is refused.
+fn regex(chars: &[char], delimiter: char) -> Option<&[char]> {
+    let rest = delimited(chars, delimiter)?;
+    let mut text = chars[..chars.len() - rest.len() - 1].iter().copied();
+    while let Some(c) = text.next() {
+        match c {
+            '\\' => drop(text.next()),
+            '[' => {
+                let mut first = true;
+                loop {
+                    match text.next()? {
+                        ']' if !first => break,
+                        '^' if first => continue,
+                        '\\' => drop(text.next().filter(char::is_ascii_alphanumeric)?),
+                        _ => {}
+                    }
+                    first = false;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(rest)
+}
+
 fn sed_substitution(chars: &[char]) -> Option<&[char]> {
     let (&delimiter, rest) = chars.split_first()?;
-    if matches!(delimiter, '\\' | '\n' | ' ' | ';') || delimiter.is_alphanumeric() {
+    if matches!(delimiter, '\\' | '\n' | ' ' | ';' | '[' | ']') || delimiter.is_alphanumeric() {
         return None;
     }
-    let rest = delimited(delimited(rest, delimiter)?, delimiter)?;
-    Some(skip(rest, |c| matches!(c, 'g' | 'p' | 'I') || c.is_ascii_digit()))
+    let rest = delimited(regex(rest, delimiter)?, delimiter)?;
+    Some(skip(rest, |c| {
+        matches!(c, 'g' | 'p' | 'I') || c.is_ascii_digit()
+    }))
 }
 
 /// Reads a whole awk command line.
@@ -191,8 +225,16 @@ pub(super) fn awk(line: Line<'_>, found: &mut Inspection) {
     }
     // gawk reads options behind the program too.
     let behind = program.map_or(line.words.len(), |index| index + 1);
-    if let Some(word) = line.words.iter().skip(behind.max(line.named)).find(|word| word.text.starts_with('-') && word.text.len() > 1) {
-        found.refuse(format!("the option `{}` behind the program of `awk`", word.text));
+    if let Some(word) = line
+        .words
+        .iter()
+        .skip(behind.max(line.named))
+        .find(|word| word.text.starts_with('-') && word.text.len() > 1)
+    {
+        found.refuse(format!(
+            "the option `{}` behind the program of `awk`",
+            word.text
+        ));
     }
     let Some(index) = program.filter(|index| *index >= line.named) else {
         return;
@@ -206,7 +248,10 @@ pub(super) fn awk(line: Line<'_>, found: &mut Inspection) {
 }
 
 fn harmful_awk(program: &str) -> Option<&'static str> {
-    if ["system", "getline", "ENVIRON"].iter().any(|name| program.contains(name)) {
+    if ["system", "getline", "ENVIRON"]
+        .iter()
+        .any(|name| program.contains(name))
+    {
         return Some("`system`, `getline` or `ENVIRON`");
     }
     if program.contains('@') {
@@ -234,7 +279,17 @@ pub(super) fn jq(filter: &str, found: &mut Inspection) {
 /// Searches an expression of yq.
 pub(super) fn yq(expression: &str, found: &mut Inspection) {
     const REACHING: [&str; 11] = [
-        "env", "strenv", "envsubst", "load", "load_str", "load_xml", "load_props", "load_base64", "system", "import", "include",
+        "env",
+        "strenv",
+        "envsubst",
+        "load",
+        "load_str",
+        "load_xml",
+        "load_props",
+        "load_base64",
+        "system",
+        "import",
+        "include",
     ];
     if expression.contains("$ENV") || REACHING.iter().any(|name| has_token(expression, name)) {
         found.refuse("the environment, a file or a program in a `yq` expression");
@@ -258,8 +313,23 @@ mod tests {
     #[test]
     fn sed_scripts_that_only_print_delete_and_substitute_pass() {
         for script in [
-            "p", "1,20p", "$d", "/^$/d", "/a/,/b/p", "s/a/b/", "s|/a|/b|g2p", "1!G;h;$!d", "s/a/b/; s/c\\/d/e/I", "0~3d",
-            "/a/,+2d", "10q", "q 3", "",
+            "p",
+            "1,20p",
+            "$d",
+            "/^$/d",
+            "/a/,/b/p",
+            "s/a/b/",
+            "s|/a|/b|g2p",
+            "1!G;h;$!d",
+            "s/a/b/; s/c\\/d/e/I",
+            "0~3d",
+            "/a/,+2d",
+            "10q",
+            "q 3",
+            "",
+            "s/[a-z]*$//",
+            "/^[^#]/p",
+            "s/[]x]/y/",
         ] {
             assert!(is_harmless_sed(script), "{script}");
         }
@@ -268,8 +338,30 @@ mod tests {
     #[test]
     fn sed_scripts_that_reach_out_do_not() {
         for script in [
-            "w x", "1e id", "e", "r /x", "R x", "W x", "s/a/b/w x", "s/a/b/e", "s/a/b/ge", "p;w x", "/a/w x", "$!e id",
-            "{p;w x\n}", "a\\\nx", "s/a/b", "y/a/b/", "\\,a,w x", "s/a\\/b/w x/", "/a/Iw x", "1,w x", "p w",
+            "w x",
+            "1e id",
+            "e",
+            "r /x",
+            "R x",
+            "W x",
+            "s/a/b/w x",
+            "s/a/b/e",
+            "s/a/b/ge",
+            "p;w x",
+            "/a/w x",
+            "$!e id",
+            "{p;w x\n}",
+            "a\\\nx",
+            "s/a/b",
+            "y/a/b/",
+            "\\,a,w x",
+            "/a/Iw x",
+            "1,w x",
+            "p w",
+            "s/[/]/;s/w f/x/",
+            "/[/]/;s/w f/x/",
+            "s/[\\]/]/;s/w f/x/",
+            "s[a[b[",
         ] {
             assert!(!is_harmless_sed(script), "{script}");
         }

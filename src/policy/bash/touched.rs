@@ -9,8 +9,8 @@ use super::lexer::Word;
 
 /// Commands that change the files that their arguments name.
 const WRITING: [&str; 22] = [
-    "cp", "mv", "ln", "rm", "rmdir", "mkdir", "install", "touch", "truncate", "dd", "chmod", "chown", "chgrp", "tee", "sed", "patch",
-    "tar", "unzip", "rsync", "shred", "unlink", "link",
+    "cp", "mv", "ln", "rm", "rmdir", "mkdir", "install", "touch", "truncate", "dd", "chmod",
+    "chown", "chgrp", "tee", "sed", "patch", "tar", "unzip", "rsync", "shred", "unlink", "link",
 ];
 
 /// Commands that take away what lies below their arguments.
@@ -51,17 +51,24 @@ pub(super) fn forms(dir: &str, path: &str, facts: &Facts) -> Vec<std::path::Path
 }
 
 /// The word with which a command names a never-path, if it is one that writes; or a closed path, whatever it does.
-pub(super) fn never_path<'v>(view: &'v View, dirs: &[String], facts: &Facts, roots: &Roots) -> Option<&'v Word> {
+pub(super) fn never_path<'v>(
+    view: &'v View,
+    dirs: &[String],
+    facts: &Facts,
+    roots: &Roots,
+) -> Option<&'v Word> {
     let writes = is_writing(view.name());
     let removes = REMOVING.contains(&view.name());
     view.arguments().iter().find(|word| {
         paths_in(word).into_iter().any(|part| {
-            dirs.iter().flat_map(|dir| forms(dir, part, facts)).any(|path| {
-                protect::is_closed(&path, roots)
-                    || writes && protect::is_never_written(&path, roots)
-                    || removes && protect::holds_never_written(&path, roots)
-                    || writes && word.glob && glob_may_hit(&path, roots)
-            })
+            dirs.iter()
+                .flat_map(|dir| forms(dir, part, facts))
+                .any(|path| {
+                    protect::is_closed(&path, roots)
+                        || writes && protect::is_never_written(&path, roots)
+                        || removes && protect::holds_never_written(&path, roots)
+                        || writes && word.glob && glob_may_hit(&path, roots)
+                })
         })
     })
 }
@@ -71,7 +78,10 @@ fn glob_may_hit(path: &Path, roots: &Roots) -> bool {
     let Some(own) = paths::components(path) else {
         return true;
     };
-    if own.iter().any(|name| is_wild(name) && glob_matches(name, ".git")) {
+    if own
+        .iter()
+        .any(|name| is_wild(name) && glob_matches(name, ".git"))
+    {
         return true;
     }
     roots
@@ -100,7 +110,12 @@ fn glob_matches(glob: &str, name: &str) -> bool {
 }
 
 /// What an `rm` would remove that must stay: the root, a home, the working directory or what lies above it.
-pub(super) fn critical_removal<'v>(view: &'v View, dirs: &[String], facts: &Facts, roots: &Roots) -> Option<&'v Word> {
+pub(super) fn critical_removal<'v>(
+    view: &'v View,
+    dirs: &[String],
+    facts: &Facts,
+    roots: &Roots,
+) -> Option<&'v Word> {
     if !matches!(view.name(), "rm" | "rmdir" | "unlink" | "shred") {
         return None;
     }
@@ -117,7 +132,9 @@ pub(super) fn critical_removal<'v>(view: &'v View, dirs: &[String], facts: &Fact
         if text.is_empty() {
             return !word.text.is_empty();
         }
-        if matches!(text, "~" | "$HOME" | "${HOME}" | "$PWD" | "${PWD}") || text.starts_with('~') && !text.contains('/') {
+        if matches!(text, "~" | "$HOME" | "${HOME}" | "$PWD" | "${PWD}")
+            || text.starts_with('~') && !text.contains('/')
+        {
             return word.dynamic;
         }
         if text.starts_with('-') {
@@ -125,12 +142,17 @@ pub(super) fn critical_removal<'v>(view: &'v View, dirs: &[String], facts: &Fact
         }
         dirs.iter().any(|dir| {
             forms(dir, text, facts).iter().any(|path| {
-                let home = path.parent().is_some_and(|above| above == Path::new("/home") || above == Path::new("/Users"));
+                let home = path.parent().is_some_and(|above| {
+                    above == Path::new("/home") || above == Path::new("/Users")
+                });
                 home || roots.workspace.starts_with(path)
                     || Path::new(dir).starts_with(path)
-                    || ["/root", "/home", "/Users", "/etc", "/usr", "/bin", "/lib", "/var", "/boot", "/opt"]
-                        .iter()
-                        .any(|system| path == Path::new(system))
+                    || [
+                        "/root", "/home", "/Users", "/etc", "/usr", "/bin", "/lib", "/var",
+                        "/boot", "/opt",
+                    ]
+                    .iter()
+                    .any(|system| path == Path::new(system))
             })
         })
     })

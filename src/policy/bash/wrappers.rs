@@ -4,15 +4,54 @@ use super::lexer::Word;
 
 /// Shells: they run text.
 pub(super) const SHELLS: [&str; 13] = [
-    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh", "elvish",
+    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh",
+    "elvish",
 ];
 
 /// Builtins that change the shell, or run or evaluate their arguments: no rule opens them.
 const STATE_BUILTINS: [&str; 42] = [
-    "eval", "source", ".", "exec", "command", "builtin", "trap", "alias", "unalias", "enable", "hash", "export",
-    "declare", "typeset", "local", "readonly", "set", "shopt", "let", "read", "mapfile", "readarray", "unset",
-    "getopts", "complete", "compgen", "compopt", "bind", "fc", "history", "pushd", "popd", "dirs", "umask", "ulimit",
-    "jobs", "fg", "bg", "disown", "suspend", "wait", "logout",
+    "eval",
+    "source",
+    ".",
+    "exec",
+    "command",
+    "builtin",
+    "trap",
+    "alias",
+    "unalias",
+    "enable",
+    "hash",
+    "export",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "set",
+    "shopt",
+    "let",
+    "read",
+    "mapfile",
+    "readarray",
+    "unset",
+    "getopts",
+    "complete",
+    "compgen",
+    "compopt",
+    "bind",
+    "fc",
+    "history",
+    "pushd",
+    "popd",
+    "dirs",
+    "umask",
+    "ulimit",
+    "jobs",
+    "fg",
+    "bg",
+    "disown",
+    "suspend",
+    "wait",
+    "logout",
 ];
 
 /// A wrapper: the short options that take a value as a word of their own, and the operands before the command.
@@ -81,7 +120,22 @@ const WRAPPERS: [Wrapper; 45] = [
 
 /// Programs that also run their arguments, but are ordinary tools of a build otherwise.
 const ALSO_RUN: [&str; 16] = [
-    "npx", "bunx", "pnpx", "pnpm", "yarn", "npm", "bun", "uvx", "uv", "pipx", "docker", "podman", "ssh", "entr", "nix-shell", "perf",
+    "npx",
+    "bunx",
+    "pnpx",
+    "pnpm",
+    "yarn",
+    "npm",
+    "bun",
+    "uvx",
+    "uv",
+    "pipx",
+    "docker",
+    "podman",
+    "ssh",
+    "entr",
+    "nix-shell",
+    "perf",
 ];
 
 /// The last component of a command name.
@@ -131,7 +185,11 @@ fn skip_options<'a>(mut words: &'a [String], valued: &str) -> &'a [String] {
             break;
         };
         let takes_value = option.len() == 1 && valued.contains(option);
-        words = if takes_value { rest.get(1..).unwrap_or_default() } else { rest };
+        words = if takes_value {
+            rest.get(1..).unwrap_or_default()
+        } else {
+            rest
+        };
     }
     words
 }
@@ -180,8 +238,11 @@ pub(super) fn behind_transparent(words: &[Word]) -> Option<usize> {
                         let duration = word
                             .strip_prefix("--kill-after=")
                             .or_else(|| word.strip_prefix("-k"));
-                        let signal = word.strip_prefix("--signal=").or_else(|| word.strip_prefix("-s"));
-                        (duration.is_some_and(is_duration) || signal.is_some_and(is_signal)).then_some(1)?
+                        let signal = word
+                            .strip_prefix("--signal=")
+                            .or_else(|| word.strip_prefix("-s"));
+                        (duration.is_some_and(is_duration) || signal.is_some_and(is_signal))
+                            .then_some(1)?
                     }
                 };
             }
@@ -222,12 +283,28 @@ mod tests {
     #[test]
     fn a_prefix_of_wrappers_and_options_grants_everything() {
         for text in [
-            "bash", "sh -c", "bash -o pipefail -c", "xargs", "env", "env -i A=1", "sudo", "sudo -u root bash",
-            "timeout 60", "/usr/bin/env", "nice -n 5", "nohup sh -c",
+            "bash",
+            "sh -c",
+            "bash -o pipefail -c",
+            "xargs",
+            "env",
+            "env -i A=1",
+            "sudo",
+            "sudo -u root bash",
+            "timeout 60",
+            "/usr/bin/env",
+            "nice -n 5",
+            "nohup sh -c",
         ] {
             assert!(grants(text), "{text}");
         }
-        for text in ["bash scripts/ci.sh", "sudo apt-get", "timeout 60 npm", "python3", "env A=1 npm"] {
+        for text in [
+            "bash scripts/ci.sh",
+            "sudo apt-get",
+            "timeout 60 npm",
+            "python3",
+            "env A=1 npm",
+        ] {
             assert!(!grants(text), "{text}");
         }
     }
@@ -243,7 +320,15 @@ mod tests {
         assert_eq!(behind("nice npm"), Some(1));
         assert_eq!(behind("nice -n -5 npm"), Some(3));
         assert_eq!(behind("stdbuf -oL -e 0 npm"), Some(4));
-        for text in ["timeout npm test", "timeout --x 5 npm", "nice -x npm", "stdbuf npm", "sudo npm", "timeout 5", "nohup"] {
+        for text in [
+            "timeout npm test",
+            "timeout --x 5 npm",
+            "nice -x npm",
+            "stdbuf npm",
+            "sudo npm",
+            "timeout 5",
+            "nohup",
+        ] {
             assert_eq!(behind(text), None, "{text}");
         }
     }
