@@ -19,6 +19,8 @@ mod pattern;
 mod protect;
 mod rule;
 pub mod url;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

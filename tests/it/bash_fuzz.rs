@@ -6,6 +6,12 @@
 //! gate computed: exact rules made from the log allow the same line again. The seed is fixed; set
 //! `AGENT_BATCH_FUZZ_LINES` and `AGENT_BATCH_FUZZ_SEED` for a long run.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

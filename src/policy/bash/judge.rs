@@ -6,7 +6,7 @@ use std::path::Path;
 use super::super::explain::{self, Refused};
 use super::super::files::{self, Access, File};
 use super::super::rule::Specifier;
-use super::super::{Facts, Mode, Policy, Rule, paths};
+use super::super::{Facts, Mode, PathFacts, Policy, Rule, paths};
 use super::deny_views::{Views, views};
 use super::lexer::Word;
 use super::options::inspect;
@@ -191,7 +191,7 @@ impl<'a> Line<'a> {
     pub(in super::super) fn never(&self) -> Row {
         for target in self.analyses().flat_map(|analysis| &analysis.targets) {
             for dir in &target.dirs {
-                self.lookup_or_text(target, dir, |file| file.never())?;
+                self.target_never(target, dir)?;
             }
         }
         let dirs = self.all_dirs();
@@ -415,13 +415,13 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Runs a row on a target with its facts, or with what its text says if there are none.
-    fn lookup_or_text(&self, target: &Target, dir: &str, row: impl Fn(&File<'_>) -> Row) -> Row {
+    /// Row 5a for a redirection: by what its text says, and by where it leads if that is known.
+    fn target_never(&self, target: &Target, dir: &str) -> Row {
         let given = target.word.text.as_str();
-        let lexical = super::super::PathFacts::by_text(paths::lexical(dir, given).into());
+        let lexical = PathFacts::by_text(paths::lexical(dir, given).into());
         let known = self.facts.get(&paths::join(dir, given));
         for facts in std::iter::once(&lexical).chain(known) {
-            row(&File {
+            File {
                 access: if target.writes {
                     Access::Write
                 } else {
@@ -430,7 +430,8 @@ impl<'a> Line<'a> {
                 given,
                 facts,
                 policy: self.policy,
-            })?;
+            }
+            .never()?;
         }
         Ok(())
     }

@@ -422,9 +422,10 @@ impl Lexer {
                 let length = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
                 let line: String = rest[..length].iter().collect();
                 self.at = (self.at + length + 1).min(self.chars.len());
-                let line = match heredoc.strips_tabs {
-                    true => line.trim_start_matches('\t').to_owned(),
-                    false => line,
+                let line = if heredoc.strips_tabs {
+                    line.trim_start_matches('\t').to_owned()
+                } else {
+                    line
                 };
                 if line == heredoc.delimiter {
                     break;
@@ -566,10 +567,9 @@ impl Lexer {
             self.at += 1;
             match (closer, c) {
                 ('\'', '\'') => drop(open.pop()),
-                ('\'', _) => {}
+                ('\'', _) | ('"', '\'') => {}
                 (_, '\\') => self.at += 1,
                 (closer, c) if closer == c => drop(open.pop()),
-                ('"', '\'') => {}
                 (_, '`') => open.push('`'),
                 (_, '$') if matches!(self.peek(0), Some('(' | '{')) => {
                     open.push(if self.peek(0) == Some('(') { ')' } else { '}' });

@@ -270,6 +270,7 @@ fn read_word(
     }
 }
 
+/// Notes the value of an option that writes (or has to stay inside), unless the rule names the option.
 fn value_written(
     line: Line<'_>,
     option: &str,
@@ -282,11 +283,11 @@ fn value_written(
     }
     match value {
         Some(value) if value.literal().is_some() => into.push(value.clone()),
-        Some(_) => drop(
-            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal")),
-        ),
+        Some(_) => {
+            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal"));
+        }
         None => {
-            drop(refused.get_or_insert_with(|| format!("the option `{option}` without a value")))
+            refused.get_or_insert_with(|| format!("the option `{option}` without a value"));
         }
     }
 }
