@@ -67,16 +67,6 @@ impl<'a> Line<'a> {
         std::iter::once(&self.analysis).chain(&self.views.nested)
     }
 
-    /// Every directory that some command may run in.
-    fn all_dirs(&self) -> Vec<String> {
-        let mut dirs = BTreeSet::from([workspace(self.policy).to_owned()]);
-        for step in self.analyses().flat_map(|analysis| &analysis.steps) {
-            dirs.extend(step.dirs.iter().cloned());
-            dirs.extend(step.cd.iter().flatten().flatten().cloned());
-        }
-        dirs.into_iter().collect()
-    }
-
     /// Row 1 and 2: deny rules on commands, and on the files that the line names.
     pub(in super::super) fn deny(&self) -> Row {
         for rule in self.policy.deny.iter().filter(|rule| rule.tool() == "Bash") {
@@ -169,17 +159,13 @@ impl<'a> Line<'a> {
 
     /// Row 4: removal of what must stay.
     pub(in super::super) fn critical(&self) -> Row {
-        let dirs = self.all_dirs();
         let roots = &self.policy.roots;
-        let hit = self.views.all.iter().find_map(|view| {
-            touched::critical_removal(view, &dirs, self.facts, roots).map(|word| (view, word))
-        });
-        match hit {
-            Some((view, word)) => Err(Refused::new(
+        let mut commands = self.views.commands.iter();
+        match commands.find_map(|command| touched::critical_removal(command, self.facts, roots)) {
+            Some(word) => Err(Refused::new(
                 "critical",
                 format!(
-                    "`{}` of {} would remove the root, a home, the working directory or one above it",
-                    view.name(),
+                    "removing {} would take the root, a home, the working directory or one above it",
                     explain::quote(&word.text)
                 ),
             )),
@@ -194,9 +180,8 @@ impl<'a> Line<'a> {
                 self.target_never(target, dir)?;
             }
         }
-        let dirs = self.all_dirs();
-        for view in &self.views.all {
-            if let Some(word) = touched::never_path(view, &dirs, self.facts, &self.policy.roots) {
+        for command in &self.views.commands {
+            if let Some(word) = touched::never_path(command, self.facts, &self.policy.roots) {
                 return Err(Refused::new(
                     "protected",
                     format!(
