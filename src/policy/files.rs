@@ -168,6 +168,9 @@ impl<'a> File<'a> {
     /// What stands at the path: links that mislead, files that are none.
     pub(super) fn kind(&self) -> Row {
         let refuse = |why: &str| Err(Refused::new("path", format!("{} {why}", self.shown())));
+        if self.forms().iter().any(|path| path.to_str().is_none()) {
+            return refuse("leads to a name that is no UTF-8, which no rule can be compared with");
+        }
         if self.facts.dotdot_after_link {
             return refuse("has a `..` behind a symbolic link");
         }

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+pub use bash::guarded::guarded_options;
 pub use decide::{Permit, decide, queries};
 pub use mode::{Mode, UnknownMode};
 pub use rule::{Effect, Rule, RuleError, Source};

@@ -406,7 +406,7 @@ fn row_8_an_allow_rule_allows() {
         [A, A, A, D, A],
     );
     row(
-        &(("mcp__a__b", Action::Other)),
+        &("mcp__a__b", Action::Other),
         false,
         &["mcp__a"],
         &[],
@@ -655,12 +655,11 @@ proptest! {
     #[test]
     fn a_suggested_rule_allows_just_that_call(command in "[a-z*'\" =.>/-]{1,24}") {
         let (tool, action) = bash(&command);
-        if let Err(denial) = ask(tool, action.clone(), false, &policy(Mode::Strict, &[], &[])) {
-            if let Some(text) = denial.suggestion {
-                prop_assert!(ask(tool, action, false, &policy(Mode::Strict, &[&text], &[])).is_ok());
-                let (tool, other) = bash(&format!("{command} -x"));
-                prop_assert!(ask(tool, other, false, &policy(Mode::Strict, &[&text], &[])).is_err());
-            }
+        let denied = ask(tool, action.clone(), false, &policy(Mode::Strict, &[], &[])).err();
+        if let Some(text) = denied.and_then(|denial| denial.suggestion) {
+            prop_assert!(ask(tool, action, false, &policy(Mode::Strict, &[&text], &[])).is_ok());
+            let (tool, other) = bash(&format!("{command} -x"));
+            prop_assert!(ask(tool, other, false, &policy(Mode::Strict, &[&text], &[])).is_err());
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use super::lexer::Word;
+use super::words::Word;
 use super::wrappers::{basename, is_shell, is_state_builtin, runs_arguments};
 use super::{Analysis, Step, analyse};
 
@@ -198,7 +198,7 @@ impl Views {
             )
         };
         let script = arguments.iter().enumerate().any(|(at, word)| {
-            !word.text.starts_with(['-', '+']) && !(at > 0 && takes_value(&arguments[at - 1]))
+            !(word.text.starts_with(['-', '+']) || at > 0 && takes_value(&arguments[at - 1]))
         });
         match stdin {
             Some(text) => self.text(text, dirs, workspace, depth),

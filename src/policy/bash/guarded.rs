@@ -719,6 +719,20 @@ pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
         .filter(move |guard| guard.heads.contains(&head))
 }
 
+/// The table as a person reads it: the tools, and the options that a prefix rule on them does not cover.
+#[must_use]
+pub fn guarded_options() -> Vec<(String, Vec<&'static str>)> {
+    TABLE
+        .iter()
+        .map(|guard| {
+            let tools = [guard.heads.join(", "), guard.subcommands.join(", ")];
+            let options = [guard.refused, guard.writes, guard.inside].concat();
+            (tools.join(" ").trim_end().to_owned(), options)
+        })
+        .filter(|(_, options)| !options.is_empty())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,8 +8,8 @@ use super::super::files::{self, Access, File};
 use super::super::rule::Specifier;
 use super::super::{Facts, Mode, PathFacts, Policy, Rule, paths};
 use super::deny_views::{Views, views};
-use super::lexer::Word;
 use super::options::inspect;
+use super::words::Word;
 use super::wrappers::{behind_transparent, is_state_builtin};
 use super::{Analysis, Step, Target, analyse, readonly, touched};
 

@@ -1,8 +1,8 @@
 //! Reads a command's options against the table of guarded ones.
 
 use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
-use super::lexer::Word;
 use super::scripts;
+use super::words::Word;
 use super::wrappers::basename;
 
 /// What a prefix rule leaves open on a command line and has to be looked at.

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::pattern::Pattern;
 use super::super::{Facts, Roots, paths, protect};
 use super::deny_views::Command;
-use super::lexer::Word;
+use super::words::Word;
 
 /// Commands that change the files that their arguments name.
 const WRITING: [&str; 22] = [
