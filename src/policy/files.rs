@@ -239,11 +239,7 @@ impl<'a> File<'a> {
 
     /// Whether the file lies where the mode may free it.
     pub(super) fn is_inside(&self) -> bool {
-        let roots = &self.policy.roots;
-        std::iter::once(&roots.workspace)
-            .chain(&roots.additional)
-            .filter(|root| !root.as_os_str().is_empty())
-            .any(|root| self.facts.physical.starts_with(root))
+        self.policy.roots.holds(&self.facts.physical)
     }
 
     /// Whether the file is output of an earlier call, which may always be read again.

@@ -306,3 +306,26 @@ fn what_the_gate_allows_starts_only_commands_that_a_rule_names() {
         "only {ran} lines were allowed: the vocabulary is too wild"
     );
 }
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test needs a real bash, not the runner's way to start one"
+)]
+fn every_command_of_the_corpus_that_is_allowed_is_good_bash() {
+    for case in crate::corpus::cases("bash.jsonl") {
+        if case.expect == "allow" {
+            let output = Command::new(BASH)
+                .args(["--noprofile", "--norc", "-n", "-c", &case.command])
+                .env_clear()
+                .output()
+                .unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && stderr.is_empty(),
+                "{}: {stderr}",
+                case.id
+            );
+        }
+    }
+}

@@ -29,8 +29,8 @@ const NOT_YET: [&str; 0] = [];
 const WORKSPACE: &str = "/srv/ci/repo";
 
 #[derive(Deserialize)]
-struct Case {
-    id: String,
+pub(crate) struct Case {
+    pub(crate) id: String,
     class: String,
     mode: String,
     allow: Vec<String>,
@@ -38,14 +38,14 @@ struct Case {
     #[serde(default)]
     tool: Option<String>,
     #[serde(default)]
-    command: String,
+    pub(crate) command: String,
     #[serde(default)]
     path: String,
     #[serde(default)]
     input: String,
     #[serde(default)]
     setup: String,
-    expect: String,
+    pub(crate) expect: String,
     why: String,
 }
 
@@ -211,7 +211,7 @@ impl World {
     }
 }
 
-fn cases(file: &str) -> Vec<Case> {
+pub(crate) fn cases(file: &str) -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data/corpus")
         .join(file);

@@ -355,12 +355,7 @@ impl<'a> Line<'a> {
     /// `cd` has to stay inside the workspace.
     fn moves(&self, step: &Step) -> Row {
         for reached in step.cd.iter().flatten().flatten() {
-            let roots = &self.policy.roots;
-            let inside = |path: &Path| {
-                std::iter::once(&roots.workspace)
-                    .chain(&roots.additional)
-                    .any(|root| path.starts_with(root))
-            };
+            let inside = |path: &Path| self.policy.roots.holds(path);
             let physical = self
                 .facts
                 .get(reached)
