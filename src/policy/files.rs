@@ -93,6 +93,20 @@ pub(super) fn deny_rule<'p>(
     })
 }
 
+/// The `Read` deny rule that a path with wildcards could expand into.
+pub(super) fn deny_rule_meeting<'p>(glob: &Path, policy: &'p Policy) -> Option<&'p Rule> {
+    let whole = paths::folded(&paths::components(glob)?);
+    let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+    let inside = paths::below(&policy.roots.workspace, glob).map(|inside| inside.len());
+    policy.deny.iter().find(|rule| match rule.specifier() {
+        Specifier::Path(pattern) if rule.tool() == "Read" => match inside {
+            Some(length) if !pattern.absolute => pattern.meets(&whole[whole.len() - length..]),
+            _ => pattern.absolute && pattern.meets(&whole),
+        },
+        _ => false,
+    })
+}
+
 /// The refusal of a deny rule.
 pub(super) fn denied(rule: &Rule, what: &str) -> Box<Refused> {
     let mut refused = Refused::new("rule", String::new());

@@ -296,6 +296,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--absolute-names",
         ],
         writes: &["--index-file"],
+        inside: &["-C", "--directory", "--one-top-level"],
         known: &["--checkpoint", "--info"],
         extra: Extra::BareBundle,
         ..NONE
@@ -558,6 +559,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--out-dir",
             "--artifact-dir",
             "--lockfile-path",
+            "--path",
         ],
         known: &["--color"],
         valued: "jpFm",

@@ -121,11 +121,27 @@ impl<'a> Line<'a> {
                 .words
                 .iter()
                 .any(|word| touched::is_writing(&word.text));
+            for word in step.words.iter().filter(|word| word.glob) {
+                self.deny_glob(&step.dirs, word)?;
+            }
             for part in step.words.iter().flat_map(touched::paths_in) {
                 self.deny_named(Access::Read, &step.dirs, part)?;
                 if writes {
                     self.deny_named(Access::Write, &step.dirs, part)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A glob that could expand to a file under a deny rule.
+    fn deny_glob(&self, dirs: &[String], word: &Word) -> Row {
+        for path in dirs.iter().map(|dir| paths::lexical(dir, &word.text)) {
+            if let Some(rule) = files::deny_rule_meeting(Path::new(&path), self.policy) {
+                return Err(files::denied(
+                    rule,
+                    &format!("what {} may expand to", explain::quote(&word.text)),
+                ));
             }
         }
         Ok(())
@@ -226,6 +242,7 @@ impl<'a> Line<'a> {
             return Err(Refused::new("mode", why));
         }
         for step in &self.analysis.steps {
+            harmless_assignments(step)?;
             let mut words = step.words.as_slice();
             while let Some(inner) = behind_transparent(words) {
                 words = &words[inner..];
@@ -255,18 +272,7 @@ impl<'a> Line<'a> {
     }
 
     fn covers(&self, step: &Step) -> Result<&'a Rule, Box<Refused>> {
-        for assignment in &step.assignments {
-            let name = assignment
-                .name_before("=")
-                .map_or("", |length| &assignment.text[..length]);
-            if !HARMLESS_NAMES.contains(&name) {
-                let why = format!(
-                    "the assignment of {} may change what a command loads or runs",
-                    explain::quote(name)
-                );
-                return Err(Refused::new("shell", why));
-            }
-        }
+        harmless_assignments(step)?;
         // The reason of the last rule that matches but for what it leaves open beats "no rule".
         let mut reason = None;
         let mut words = step.words.as_slice();
@@ -469,6 +475,23 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
         }
     }
     queries.into_iter().collect()
+}
+
+/// Assignments before a command may only name what changes its reports.
+fn harmless_assignments(step: &Step) -> Row {
+    for assignment in &step.assignments {
+        let name = assignment
+            .name_before("=")
+            .map_or("", |length| &assignment.text[..length]);
+        if !HARMLESS_NAMES.contains(&name) {
+            let why = format!(
+                "the assignment of {} may change what a command loads or runs",
+                explain::quote(name)
+            );
+            return Err(Refused::new("shell", why));
+        }
+    }
+    Ok(())
 }
 
 fn workspace(policy: &Policy) -> &str {

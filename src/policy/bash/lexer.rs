@@ -320,6 +320,7 @@ impl Lexer {
     /// Reads the bodies of the here-documents whose operators stand on the line that has just ended.
     fn bodies(&mut self) -> Result<(), Refusal> {
         for heredoc in std::mem::take(&mut self.pending) {
+            let mut expands = false;
             loop {
                 if self.at >= self.chars.len() {
                     return refuse("a here-document without its end");
@@ -338,10 +339,19 @@ impl Lexer {
                 }
                 if !heredoc.quoted && line.contains(['$', '`', '\\']) {
                     self.soft("an expansion in a here-document (quote its delimiter: `<<'EOF'`)");
+                    expands = true;
                 }
                 let body = &mut self.out.bodies[heredoc.body];
                 body.push_str(&line);
                 body.push('\n');
+            }
+            if expands {
+                // Such a body is read as a double-quoted string is.
+                let body = self.out.bodies[heredoc.body].replace('"', "\\\"");
+                match lex(&format!("\"{body}\"")) {
+                    Ok(inner) => self.out.nested.extend(inner.nested),
+                    Err(refusal) => return Err(refusal),
+                }
             }
         }
         Ok(())

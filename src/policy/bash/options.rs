@@ -234,6 +234,12 @@ fn read_bundle(
             );
             return;
         }
+        if guard.inside.contains(&option.as_str()) {
+            let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+            let value = value.as_ref().or(next);
+            value_written(line, &option, value, &mut found.inside, &mut found.refused);
+            return;
+        }
         if guard.valued.contains(letter) {
             return;
         }
