@@ -25,7 +25,7 @@ use super::bash::judge::{self, Line};
 use super::explain::{self, Refused};
 use super::files::{self, Access, File};
 use super::rule::{Effect, Source, Specifier};
-use super::{Action, Call, Denial, Facts, Mode, PathFacts, Policy, Rule, paths, protect, url};
+use super::{Action, Call, Denial, Facts, Mode, PathFacts, Policy, Rule, paths, url};
 
 /// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
 #[derive(Debug, Clone)]
@@ -70,13 +70,7 @@ impl Permit {
             policy: &self.policy,
         };
         let closed = || file.deny().and_then(|()| file.never());
-        let misleading = facts.dotdot_after_link
-            || facts.dangling
-            || facts.kind == super::FileKind::Special
-            || [&facts.lexical, &facts.physical]
-                .iter()
-                .any(|path| protect::is_kernel(path));
-        if misleading || closed().is_err() || secret(&file).is_err() {
+        if closed().is_err() || file.kind().is_err() || secret(&file).is_err() {
             return false;
         }
         let freed = self.policy.mode.frees_reads() && file.is_inside();
@@ -381,8 +375,8 @@ impl<'a> Subject<'a> {
             Self::Host(host) => {
                 let rule = policy.allow.iter().find(|rule| match rule.specifier() {
                     Specifier::Domain(domain) => domain.allows(host),
-                    Specifier::Whole => rule.tool() == "WebFetch" && call.tool == "WebFetch",
-                    Specifier::Words { .. } | Specifier::Path(_) | Specifier::Server(_) => false,
+                    Specifier::Whole | Specifier::Server(_) => rule.names_tool(call.tool),
+                    Specifier::Words { .. } | Specifier::Path(_) => false,
                 });
                 match rule {
                     Some(rule) => Ok(Grounds::Rule(rule)),

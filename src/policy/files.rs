@@ -93,6 +93,20 @@ pub(super) fn deny_rule<'p>(
     })
 }
 
+/// The `Read` deny rule that a path with wildcards could expand into.
+pub(super) fn deny_rule_meeting<'p>(glob: &Path, policy: &'p Policy) -> Option<&'p Rule> {
+    let whole = paths::folded(&paths::components(glob)?);
+    let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+    let inside = paths::below(&policy.roots.workspace, glob).map(|inside| inside.len());
+    policy.deny.iter().find(|rule| match rule.specifier() {
+        Specifier::Path(pattern) if rule.tool() == "Read" => match inside {
+            Some(length) if !pattern.absolute => pattern.meets(&whole[whole.len() - length..]),
+            _ => pattern.absolute && pattern.meets(&whole),
+        },
+        _ => false,
+    })
+}
+
 /// The refusal of a deny rule.
 pub(super) fn denied(rule: &Rule, what: &str) -> Box<Refused> {
     let mut refused = Refused::new("rule", String::new());
@@ -168,6 +182,9 @@ impl<'a> File<'a> {
     /// What stands at the path: links that mislead, files that are none.
     pub(super) fn kind(&self) -> Row {
         let refuse = |why: &str| Err(Refused::new("path", format!("{} {why}", self.shown())));
+        if self.forms().iter().any(|path| path.to_str().is_none()) {
+            return refuse("leads to a name that is no UTF-8, which no rule can be compared with");
+        }
         if self.facts.dotdot_after_link {
             return refuse("has a `..` behind a symbolic link");
         }
@@ -236,11 +253,7 @@ impl<'a> File<'a> {
 
     /// Whether the file lies where the mode may free it.
     pub(super) fn is_inside(&self) -> bool {
-        let roots = &self.policy.roots;
-        std::iter::once(&roots.workspace)
-            .chain(&roots.additional)
-            .filter(|root| !root.as_os_str().is_empty())
-            .any(|root| self.facts.physical.starts_with(root))
+        self.policy.roots.holds(&self.facts.physical)
     }
 
     /// Whether the file is output of an earlier call, which may always be read again.

@@ -19,12 +19,15 @@ mod pattern;
 mod protect;
 mod rule;
 pub mod url;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+pub use bash::guarded::guarded_options;
 #[cfg(test)]
 pub(crate) use decide::permit_for_test;
 pub use decide::{Permit, decide, queries};
@@ -44,6 +47,15 @@ pub struct Roots {
     pub never_write: Vec<PathBuf>,
     /// Neither readable nor writable: the CI runner's command files.
     pub closed: Vec<PathBuf>,
+}
+
+impl Roots {
+    /// Whether a physical path lies in the workspace or an additional directory.
+    fn holds(&self, path: &Path) -> bool {
+        std::iter::once(&self.workspace)
+            .chain(&self.additional)
+            .any(|root| !root.as_os_str().is_empty() && path.starts_with(root))
+    }
 }
 
 /// Everything that is pinned for a task's gate.

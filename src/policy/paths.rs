@@ -121,6 +121,9 @@ pub(super) fn components(path: &Path) -> Option<Vec<&str>> {
 
 /// The components of `path` below `root`, if it lies there (or is the root itself).
 pub(super) fn below<'a>(root: &Path, path: &'a Path) -> Option<Vec<&'a str>> {
+    if root.as_os_str().is_empty() {
+        return None;
+    }
     components(path.strip_prefix(root).ok()?)
 }
 

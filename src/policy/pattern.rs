@@ -128,6 +128,26 @@ impl Pattern {
         self.floating && self.denies(folded)
     }
 
+    /// Whether a deny rule with this pattern could cover something that a shell's glob expands to. Both sides may hold
+    /// wildcards, so only what is literal at the ends of a component is compared. The components are folded.
+    pub(super) fn meets(&self, glob: &[&str]) -> bool {
+        if self.floating {
+            return self.folded.first().is_some_and(|part| match part {
+                Part::Any => true,
+                Part::Name(name) => glob.iter().any(|other| names_meet(name, other)),
+            });
+        }
+        let mut rest = glob.iter();
+        for part in &self.folded {
+            match (part, rest.next()) {
+                (Part::Any, _) => return true,
+                (Part::Name(name), Some(other)) if names_meet(name, other) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Whether the pattern could match the directory, or something below it.
     pub(super) fn overlaps(&self, root: &[&str]) -> bool {
         let mut rest = root;
@@ -346,6 +366,34 @@ fn matches(parts: &[Part], path: &[&str]) -> bool {
     parts[p..].iter().all(|part| *part == Part::Any)
 }
 
+fn names_meet(atoms: &[Atom], glob: &str) -> bool {
+    const WILD: [char; 3] = ['*', '?', '['];
+    let char_of = |atom: &Atom| match atom {
+        Atom::Char(c) => Some(*c),
+        Atom::One | Atom::Star | Atom::Class { .. } => None,
+    };
+    if !glob.contains(WILD) {
+        return name_matches(atoms, glob);
+    }
+    // A shell's wildcard does not stand for a leading dot.
+    if atoms.first().and_then(char_of) == Some('.') && !glob.starts_with('.') {
+        return false;
+    }
+    let start = glob.chars().take_while(|c| !WILD.contains(c));
+    let end = glob
+        .chars()
+        .rev()
+        .take_while(|c| !WILD.contains(c) && *c != ']');
+    let same = |pair: (char, Option<char>)| pair.1.is_none_or(|own| own == pair.0);
+    let starts = start
+        .zip(atoms.iter().map_while(|atom| char_of(atom).map(Some)))
+        .all(same);
+    let ends = end
+        .zip(atoms.iter().rev().map_while(|atom| char_of(atom).map(Some)))
+        .all(same);
+    starts && ends
+}
+
 fn name_matches(atoms: &[Atom], name: &str) -> bool {
     let chars: Vec<char> = name.chars().collect();
     let (mut a, mut c) = (0, 0);
@@ -433,6 +481,19 @@ mod tests {
         ] {
             assert!(Pattern::parse(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_glob_meets_a_pattern_unless_their_ends_differ() {
+        let meets = |pattern: &str, glob: &str| {
+            let components: Vec<&str> = glob.split('/').collect();
+            Pattern::parse(pattern).unwrap().meets(&components)
+        };
+        assert!(meets(".env", ".e*") && meets(".env", "sub/.[e]nv") && meets("*.pem", "src/*"));
+        assert!(meets("secrets/**", "sec*/k") && meets("src/a*", "src/*b"));
+        assert!(
+            !meets(".env", "src/*") && !meets("*.pem", "src/*.rs") && !meets("secrets/**", "src/*")
+        );
     }
 
     #[test]

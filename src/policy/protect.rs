@@ -9,7 +9,7 @@ use std::path::Path;
 use super::{Roots, fold, paths};
 
 /// Files and directories, at any depth, that are written only by a rule that names them literally: they run code, or
-/// steer an agent, in somebody's next session.
+/// steer an agent, for whoever opens the directory next.
 const LITERAL_ONLY: [&str; 17] = [
     ".claude",
     ".codex",

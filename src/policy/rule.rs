@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::bash::{self, lexer};
+use super::bash::{self, words};
 use super::pattern::Pattern;
 use super::url::Domain;
 
@@ -325,7 +325,7 @@ fn bash_specifier(inner: Option<&str>, effect: Effect) -> Result<Specifier, Rule
             "write the words that are fixed, then `:*`, as in `Bash(npm run test:*)`",
         );
     }
-    let words = match lexer::rule_words(text) {
+    let words = match words::rule_words(text) {
         Ok(words) => words,
         Err(why) => {
             return fail(

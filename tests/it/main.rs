@@ -2,6 +2,8 @@
 #![cfg(unix)]
 
 mod architecture;
+mod bash_fuzz;
+mod corpus;
 mod endings;
 mod hooks;
 mod library;

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use super::lexer::Word;
+use super::words::Word;
 use super::wrappers::{basename, is_shell, is_state_builtin, runs_arguments};
 use super::{Analysis, Step, analyse};
 
@@ -48,14 +48,32 @@ impl View {
         }
         let arguments = self.arguments();
         let open = |word: &Word| word.glob || word.dynamic;
-        let long_enough = arguments.len() >= rest.len() || arguments.iter().any(open);
-        let short_enough = prefix || arguments.len() <= rest.len() || arguments.iter().any(open);
-        long_enough
-            && short_enough
-            && rest
-                .iter()
-                .zip(arguments)
-                .all(|(rule, word)| open(word) || word.text == *rule)
+        rest.iter()
+            .zip(arguments)
+            .all(|(rule, word)| open(word) || word.text == *rule)
+            && (arguments.len() == rest.len()
+                || prefix && arguments.len() > rest.len()
+                || arguments.iter().any(open))
+    }
+}
+
+/// A command with everything that it may run, for questions about its words.
+pub(super) struct Command {
+    pub(super) words: Rc<[Word]>,
+    pub(super) dirs: Vec<String>,
+    /// The names of the commands that it may be, with the place of each.
+    pub(super) heads: Vec<usize>,
+}
+
+impl Command {
+    /// The words behind the first head with one of these names.
+    pub(super) fn arguments_of(&self, names: &[&str]) -> &[Word] {
+        let first = self
+            .heads
+            .iter()
+            .filter(|head| names.contains(&basename(&self.words[**head].text)))
+            .min();
+        first.map_or(&[], |head| &self.words[head + 1..])
     }
 }
 
@@ -63,6 +81,7 @@ impl View {
 #[derive(Default)]
 pub(super) struct Views {
     pub(super) all: Vec<View>,
+    pub(super) commands: Vec<Command>,
     /// Lines found in text for shells.
     pub(super) nested: Vec<Analysis>,
     /// What could not be viewed.
@@ -77,10 +96,10 @@ pub(super) fn views(analysis: &Analysis, workspace: &str) -> Views {
         ..Views::default()
     };
     for step in &analysis.steps {
-        views.step(step, workspace, 0);
+        views.step(step, &[], workspace, 0);
     }
     for text in &analysis.nested {
-        views.text(text, workspace, 0);
+        views.text(text, &[], workspace, 0);
     }
     views
 }
@@ -90,49 +109,45 @@ impl Views {
         self.unknown.get_or_insert_with(|| what.into());
     }
 
-    fn step(&mut self, step: &Step, workspace: &str, depth: usize) {
+    /// Views of one command; `outer` are the directories of the command whose text it stands in.
+    fn step(&mut self, step: &Step, outer: &[String], workspace: &str, depth: usize) {
         let words: Rc<[Word]> = step.words.clone().into();
-        let mut visited = vec![false; words.len()];
-        // The heads still to be looked at; a wrapper adds every word behind it, once.
+        let dirs = [&step.dirs, outer].concat();
         let mut heads = vec![0];
-        while let Some(head) = heads.pop() {
-            if head >= words.len() || std::mem::replace(&mut visited[head], true) {
-                continue;
-            }
+        let mut wrapped = false;
+        let mut at = 0;
+        // Heads are added in rising order; once one is a wrapper, every word behind it is a head.
+        while let Some(&head) = heads.get(at) {
+            at += 1;
             self.command(&words, head);
             let name = basename(&words[head].text);
             let arguments = &words[head + 1..];
-            if name == "find" {
+            if name == "find" && !wrapped {
                 let runs =
                     |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok");
                 heads.extend((head + 1..words.len()).filter(|at| runs(&words[at - 1])));
-            } else if runs_arguments(name) {
+            } else if runs_arguments(name) && !wrapped {
+                wrapped = true;
+                heads.retain(|known| *known <= head);
+                at = heads.len();
                 heads.extend(head + 1..words.len());
-                for word in arguments {
-                    let text = word
-                        .text
-                        .split_once('=')
-                        .filter(|(name, _)| name.starts_with("--"));
-                    let text = text.map_or(word.text.as_str(), |(_, value)| value);
-                    let text = text.strip_prefix("-S").unwrap_or(text);
-                    if text.contains(char::is_whitespace) || text.contains(';') {
-                        self.text(text, workspace, depth);
-                    }
+                for text in arguments.iter().filter_map(text_of_option) {
+                    self.text(text, &dirs, workspace, depth);
                 }
             } else if is_shell(name) {
-                self.shell(arguments, step.stdin.as_deref(), workspace, depth);
+                self.shell(arguments, step.stdin.as_deref(), &dirs, workspace, depth);
             } else if name == "eval" {
                 let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
-                self.text(&texts.join(" "), workspace, depth);
+                self.text(&texts.join(" "), &dirs, workspace, depth);
             } else if name == "trap" {
-                arguments
-                    .iter()
-                    .take(2)
-                    .for_each(|word| self.text(&word.text, workspace, depth));
-            } else if is_state_builtin(name) {
+                for word in arguments.iter().take(2) {
+                    self.text(&word.text, &dirs, workspace, depth);
+                }
+            } else if is_state_builtin(name) && !runs_arguments(name) {
                 self.cannot(format!("`{name}`, which changes the shell"));
             }
         }
+        self.commands.push(Command { words, dirs, heads });
     }
 
     /// A command as written, and without the options (and their values) between it and a later word.
@@ -157,14 +172,21 @@ impl Views {
         }
     }
 
-    fn shell(&mut self, arguments: &[Word], stdin: Option<&str>, workspace: &str, depth: usize) {
+    fn shell(
+        &mut self,
+        arguments: &[Word],
+        stdin: Option<&str>,
+        dirs: &[String],
+        workspace: &str,
+        depth: usize,
+    ) {
         let runs_text = |word: &Word| {
             word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('c')
         };
         if let Some(option) = arguments.iter().position(runs_text) {
             for word in &arguments[option + 1..] {
                 if !word.text.starts_with('-') {
-                    self.text(&word.text, workspace, depth);
+                    self.text(&word.text, dirs, workspace, depth);
                 }
             }
             return;
@@ -176,16 +198,16 @@ impl Views {
             )
         };
         let script = arguments.iter().enumerate().any(|(at, word)| {
-            !word.text.starts_with(['-', '+']) && !(at > 0 && takes_value(&arguments[at - 1]))
+            !(word.text.starts_with(['-', '+']) || at > 0 && takes_value(&arguments[at - 1]))
         });
         match stdin {
-            Some(text) => self.text(text, workspace, depth),
+            Some(text) => self.text(text, dirs, workspace, depth),
             None if !script => self.cannot("a shell that reads its commands from somewhere else"),
             None => {}
         }
     }
 
-    fn text(&mut self, text: &str, workspace: &str, depth: usize) {
+    fn text(&mut self, text: &str, dirs: &[String], workspace: &str, depth: usize) {
         self.texts += 1;
         if depth >= MAX_DEPTH || self.texts > MAX_TEXTS {
             return self.cannot("text for a shell, nested too deep");
@@ -200,15 +222,27 @@ impl Views {
                     self.cannot(construct.clone());
                 }
                 for step in &analysis.steps {
-                    self.step(step, workspace, depth + 1);
+                    self.step(step, dirs, workspace, depth + 1);
                 }
                 for inner in &analysis.nested {
-                    self.text(inner, workspace, depth + 1);
+                    self.text(inner, dirs, workspace, depth + 1);
                 }
                 self.nested.push(analysis);
             }
         }
     }
+}
+
+/// What a wrapper may hand to a shell: text with blanks, as a word or as the value of an option.
+fn text_of_option(word: &Word) -> Option<&str> {
+    let text = word.text.as_str();
+    let value = text
+        .split_once('=')
+        .filter(|(name, _)| name.starts_with("--"));
+    let text = value.map_or(text, |(_, value)| value);
+    let text = text.strip_prefix("-S").unwrap_or(text);
+    text.contains(|c: char| c.is_whitespace() || c == ';')
+        .then_some(text)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::super::paths;
-use super::lexer::{Lexed, Word};
+use super::lexer::Lexed;
 use super::parse::{AndOr, List, Node, Pipeline};
+use super::words::Word;
 use super::{Analysis, add_step, add_targets};
 
 /// Most directories that are followed.
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn directories_do_not_multiply_without_end() {
-        let line = (0..30).map(|i| format!("cd d{i}; ")).collect::<String>() + "x";
+        let line = "cd d; ".repeat(30) + "x";
         let analysis = analyse(&line, "/w").unwrap();
         assert!(analysis.unknown.unwrap().contains("too many"));
     }

@@ -5,9 +5,6 @@
 //! that is exact, or whose own words name the option, lifts the guard. The table is read by `options`, which knows
 //! about abbreviations and bundles.
 
-/// Raised when the meaning of the table changes.
-pub const VERSION: u32 = 1;
-
 /// How a tool reads its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
@@ -129,7 +126,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--header-cmd",
         ],
         writes: &["--output", "--output-directory"],
-        known: &["--text", "--exec-batch", "--remotes"],
+        known: &["--text", "--remotes"],
         extra: Extra::NoOperandWith("ext::"),
         ..NONE
     },
@@ -299,6 +296,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--absolute-names",
         ],
         writes: &["--index-file"],
+        inside: &["-C", "--directory", "--one-top-level"],
         known: &["--checkpoint", "--info"],
         extra: Extra::BareBundle,
         ..NONE
@@ -492,6 +490,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--slurpfile",
             "--argfile",
         ],
+        known: &["--arg", "--args", "--argjson"],
         extra: Extra::Jq,
         ..NONE
     },
@@ -560,6 +559,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--out-dir",
             "--artifact-dir",
             "--lockfile-path",
+            "--path",
         ],
         known: &["--color"],
         valued: "jpFm",
@@ -719,6 +719,20 @@ pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
     TABLE
         .iter()
         .filter(move |guard| guard.heads.contains(&head))
+}
+
+/// The table as a person reads it: the tools, and the options that a prefix rule on them does not cover.
+#[must_use]
+pub fn guarded_options() -> Vec<(String, Vec<&'static str>)> {
+    TABLE
+        .iter()
+        .map(|guard| {
+            let tools = [guard.heads.join(", "), guard.subcommands.join(", ")];
+            let options = [guard.refused, guard.writes, guard.inside].concat();
+            (tools.join(" ").trim_end().to_owned(), options)
+        })
+        .filter(|(_, options)| !options.is_empty())
+        .collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::super::explain::{self, Refused};
 use super::super::files::{self, Access, File};
 use super::super::rule::Specifier;
-use super::super::{Facts, Mode, Policy, Rule, paths};
+use super::super::{Facts, Mode, PathFacts, Policy, Rule, paths};
 use super::deny_views::{Views, views};
-use super::lexer::Word;
 use super::options::inspect;
+use super::words::Word;
 use super::wrappers::{behind_transparent, is_state_builtin};
 use super::{Analysis, Step, Target, analyse, readonly, touched};
 
@@ -67,16 +67,6 @@ impl<'a> Line<'a> {
         std::iter::once(&self.analysis).chain(&self.views.nested)
     }
 
-    /// Every directory that some command may run in.
-    fn all_dirs(&self) -> Vec<String> {
-        let mut dirs = BTreeSet::from([workspace(self.policy).to_owned()]);
-        for step in self.analyses().flat_map(|analysis| &analysis.steps) {
-            dirs.extend(step.dirs.iter().cloned());
-            dirs.extend(step.cd.iter().flatten().flatten().cloned());
-        }
-        dirs.into_iter().collect()
-    }
-
     /// Row 1 and 2: deny rules on commands, and on the files that the line names.
     pub(in super::super) fn deny(&self) -> Row {
         for rule in self.policy.deny.iter().filter(|rule| rule.tool() == "Bash") {
@@ -131,11 +121,27 @@ impl<'a> Line<'a> {
                 .words
                 .iter()
                 .any(|word| touched::is_writing(&word.text));
+            for word in step.words.iter().filter(|word| word.glob) {
+                self.deny_glob(&step.dirs, word)?;
+            }
             for part in step.words.iter().flat_map(touched::paths_in) {
                 self.deny_named(Access::Read, &step.dirs, part)?;
                 if writes {
                     self.deny_named(Access::Write, &step.dirs, part)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A glob that could expand to a file under a deny rule.
+    fn deny_glob(&self, dirs: &[String], word: &Word) -> Row {
+        for path in dirs.iter().map(|dir| paths::lexical(dir, &word.text)) {
+            if let Some(rule) = files::deny_rule_meeting(Path::new(&path), self.policy) {
+                return Err(files::denied(
+                    rule,
+                    &format!("what {} may expand to", explain::quote(&word.text)),
+                ));
             }
         }
         Ok(())
@@ -169,17 +175,13 @@ impl<'a> Line<'a> {
 
     /// Row 4: removal of what must stay.
     pub(in super::super) fn critical(&self) -> Row {
-        let dirs = self.all_dirs();
         let roots = &self.policy.roots;
-        let hit = self.views.all.iter().find_map(|view| {
-            touched::critical_removal(view, &dirs, self.facts, roots).map(|word| (view, word))
-        });
-        match hit {
-            Some((view, word)) => Err(Refused::new(
+        let mut commands = self.views.commands.iter();
+        match commands.find_map(|command| touched::critical_removal(command, self.facts, roots)) {
+            Some(word) => Err(Refused::new(
                 "critical",
                 format!(
-                    "`{}` of {} would remove the root, a home, the working directory or one above it",
-                    view.name(),
+                    "removing {} would take the root, a home, the working directory or one above it",
                     explain::quote(&word.text)
                 ),
             )),
@@ -191,12 +193,11 @@ impl<'a> Line<'a> {
     pub(in super::super) fn never(&self) -> Row {
         for target in self.analyses().flat_map(|analysis| &analysis.targets) {
             for dir in &target.dirs {
-                self.lookup_or_text(target, dir, |file| file.never())?;
+                self.target_never(target, dir)?;
             }
         }
-        let dirs = self.all_dirs();
-        for view in &self.views.all {
-            if let Some(word) = touched::never_path(view, &dirs, self.facts, &self.policy.roots) {
+        for command in &self.views.commands {
+            if let Some(word) = touched::never_path(command, self.facts, &self.policy.roots) {
                 return Err(Refused::new(
                     "protected",
                     format!(
@@ -241,6 +242,7 @@ impl<'a> Line<'a> {
             return Err(Refused::new("mode", why));
         }
         for step in &self.analysis.steps {
+            harmless_assignments(step)?;
             let mut words = step.words.as_slice();
             while let Some(inner) = behind_transparent(words) {
                 words = &words[inner..];
@@ -270,18 +272,7 @@ impl<'a> Line<'a> {
     }
 
     fn covers(&self, step: &Step) -> Result<&'a Rule, Box<Refused>> {
-        for assignment in &step.assignments {
-            let name = assignment
-                .name_before("=")
-                .map_or("", |length| &assignment.text[..length]);
-            if !HARMLESS_NAMES.contains(&name) {
-                let why = format!(
-                    "the assignment of {} may change what a command loads or runs",
-                    explain::quote(name)
-                );
-                return Err(Refused::new("shell", why));
-            }
-        }
+        harmless_assignments(step)?;
         // The reason of the last rule that matches but for what it leaves open beats "no rule".
         let mut reason = None;
         let mut words = step.words.as_slice();
@@ -370,12 +361,7 @@ impl<'a> Line<'a> {
     /// `cd` has to stay inside the workspace.
     fn moves(&self, step: &Step) -> Row {
         for reached in step.cd.iter().flatten().flatten() {
-            let roots = &self.policy.roots;
-            let inside = |path: &Path| {
-                std::iter::once(&roots.workspace)
-                    .chain(&roots.additional)
-                    .any(|root| path.starts_with(root))
-            };
+            let inside = |path: &Path| self.policy.roots.holds(path);
             let physical = self
                 .facts
                 .get(reached)
@@ -415,13 +401,13 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Runs a row on a target with its facts, or with what its text says if there are none.
-    fn lookup_or_text(&self, target: &Target, dir: &str, row: impl Fn(&File<'_>) -> Row) -> Row {
+    /// Row 5a for a redirection: by what its text says, and by where it leads if that is known.
+    fn target_never(&self, target: &Target, dir: &str) -> Row {
         let given = target.word.text.as_str();
-        let lexical = super::super::PathFacts::by_text(paths::lexical(dir, given).into());
+        let lexical = PathFacts::by_text(paths::lexical(dir, given).into());
         let known = self.facts.get(&paths::join(dir, given));
         for facts in std::iter::once(&lexical).chain(known) {
-            row(&File {
+            File {
                 access: if target.writes {
                     Access::Write
                 } else {
@@ -430,7 +416,8 @@ impl<'a> Line<'a> {
                 given,
                 facts,
                 policy: self.policy,
-            })?;
+            }
+            .never()?;
         }
         Ok(())
     }
@@ -488,6 +475,23 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
         }
     }
     queries.into_iter().collect()
+}
+
+/// Assignments before a command may only name what changes its reports.
+fn harmless_assignments(step: &Step) -> Row {
+    for assignment in &step.assignments {
+        let name = assignment
+            .name_before("=")
+            .map_or("", |length| &assignment.text[..length]);
+        if !HARMLESS_NAMES.contains(&name) {
+            let why = format!(
+                "the assignment of {} may change what a command loads or runs",
+                explain::quote(name)
+            );
+            return Err(Refused::new("shell", why));
+        }
+    }
+    Ok(())
 }
 
 fn workspace(policy: &Policy) -> &str {

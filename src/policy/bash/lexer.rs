@@ -7,14 +7,12 @@
 //! the text of the line again.
 
 use super::super::fold;
+use super::words::Word;
 
 /// Longest command line, in bytes.
 pub(in super::super) const MAX_BYTES: usize = 16_384;
 /// How many brackets of skipped constructs may be open at a time.
 const MAX_OPEN: usize = 64;
-/// Stands in [`Word::bare`] for a quoted character.
-const QUOTED: char = '\0';
-
 /// Why a line is not analysed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Refusal {
@@ -26,59 +24,6 @@ pub(super) fn refuse<T>(construct: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         construct: construct.into(),
     })
-}
-
-/// A shell word.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in super::super) struct Word {
-    /// What the command gets, quotes removed; an expansion stands as it was written.
-    pub(in super::super) text: String,
-    /// As `text`, a NUL in place of every quoted character.
-    pub(super) bare: String,
-    /// Some part was quoted or escaped.
-    pub(super) quoted: bool,
-    /// Holds an expansion (`$?` included).
-    pub(in super::super) dynamic: bool,
-    /// Holds an unquoted glob.
-    pub(in super::super) glob: bool,
-}
-
-impl Word {
-    /// The text, if it is known before the line runs.
-    pub(in super::super) fn literal(&self) -> Option<&str> {
-        (!self.dynamic && !self.glob).then_some(self.text.as_str())
-    }
-
-    /// The word as a reserved word could be: nothing quoted, nothing expanded.
-    pub(super) fn plain(&self) -> Option<&str> {
-        (!self.quoted && !self.dynamic).then_some(self.text.as_str())
-    }
-
-    /// A word that is written out.
-    pub(in super::super) fn from_text(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            bare: QUOTED.to_string().repeat(text.chars().count()),
-            quoted: true,
-            dynamic: false,
-            glob: false,
-        }
-    }
-
-    /// The length of an identifier that an unquoted `=`, `+=` or `[` follows.
-    pub(super) fn name_before(&self, end: &str) -> Option<usize> {
-        let length = self
-            .bare
-            .bytes()
-            .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
-            .count();
-        let starts_well = self
-            .bare
-            .bytes()
-            .next()
-            .is_some_and(|b| !b.is_ascii_digit());
-        (length > 0 && starts_well && self.bare[length..].starts_with(end)).then_some(length)
-    }
 }
 
 /// A redirection operator with what stands before it.
@@ -123,42 +68,6 @@ pub(super) fn lex(line: &str) -> Result<Lexed, Refusal> {
     };
     lexer.run()?;
     Ok(lexer.out)
-}
-
-/// The words of a rule: literal, and nothing but words.
-pub(in super::super) fn rule_words(text: &str) -> Result<Vec<String>, String> {
-    let lexed = lex(text).map_err(|refusal| refusal.construct)?;
-    if let Some(construct) = lexed.soft {
-        return Err(construct);
-    }
-    let mut words = Vec::new();
-    for token in lexed.tokens {
-        match token {
-            Token::Word(word) if word.glob => return Err("a glob".into()),
-            Token::Word(word) if word.dynamic => return Err("an expansion `$?`".into()),
-            Token::Word(word) if words.is_empty() && word.name_before("=").is_some() => {
-                return Err("an assignment".into());
-            }
-            Token::Word(word)
-                if words.is_empty() && word.plain().is_some_and(super::parse::is_reserved) =>
-            {
-                return Err(format!("the reserved word `{}`", word.text));
-            }
-            Token::Word(word) => words.push(word.text),
-            Token::Operator(operator) => {
-                return Err(format!("the operator `{}`", operator.escape_debug()));
-            }
-            Token::Redirection(redirection) => {
-                return Err(format!("the redirection `{}`", redirection.operator));
-            }
-        }
-    }
-    // A comment would be dropped without a word.
-    let marked = lex(&format!("{text} x")).map_or(0, |lexed| lexed.tokens.len());
-    if marked != words.len() + 1 {
-        return Err("a comment".into());
-    }
-    Ok(words)
 }
 
 /// Refuses what has no place in a command line at all.
@@ -319,7 +228,7 @@ impl Lexer {
                         self.at += 2;
                     }
                     Some(next) => {
-                        quote(&mut word, next);
+                        word.push_quoted(next);
                         self.at += 2;
                     }
                 },
@@ -345,8 +254,7 @@ impl Lexer {
                     return refuse(format!("the blank U+{:04X} outside quotes", u32::from(c)));
                 }
                 c => {
-                    word.text.push(c);
-                    word.bare.push(c);
+                    word.push(c);
                     self.at += 1;
                 }
             }
@@ -375,22 +283,20 @@ impl Lexer {
         if std::mem::take(&mut self.expects_delimiter) {
             return self.delimiter(word, split);
         }
-        let bare = word.bare.as_str();
-        if bare.starts_with('~') || bare.contains("=~") || bare.contains('=') && bare.contains(":~")
-        {
+        if word.has_tilde() {
             self.soft("a tilde expansion `~`");
             word.dynamic = true;
-        } else if has_braces(bare) {
+        } else if word.has_braces() {
             self.soft("a brace expansion `{a,b}`");
             word.dynamic = true;
         }
-        word.glob = has_glob(&word);
+        word.glob = word.has_glob();
         self.out.tokens.push(Token::Word(word));
         Ok(())
     }
 
     fn delimiter(&mut self, word: Word, split: bool) -> Result<(), Refusal> {
-        if word.dynamic || split || word.bare.contains(['$', '`']) {
+        if word.dynamic || split || !word.quoted && word.text.contains('$') {
             return refuse("an expansion in a here-document's delimiter");
         }
         if word.text.contains('\n') {
@@ -414,6 +320,7 @@ impl Lexer {
     /// Reads the bodies of the here-documents whose operators stand on the line that has just ended.
     fn bodies(&mut self) -> Result<(), Refusal> {
         for heredoc in std::mem::take(&mut self.pending) {
+            let mut expands = false;
             loop {
                 if self.at >= self.chars.len() {
                     return refuse("a here-document without its end");
@@ -422,19 +329,29 @@ impl Lexer {
                 let length = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
                 let line: String = rest[..length].iter().collect();
                 self.at = (self.at + length + 1).min(self.chars.len());
-                let line = match heredoc.strips_tabs {
-                    true => line.trim_start_matches('\t').to_owned(),
-                    false => line,
+                let line = if heredoc.strips_tabs {
+                    line.trim_start_matches('\t').to_owned()
+                } else {
+                    line
                 };
                 if line == heredoc.delimiter {
                     break;
                 }
                 if !heredoc.quoted && line.contains(['$', '`', '\\']) {
                     self.soft("an expansion in a here-document (quote its delimiter: `<<'EOF'`)");
+                    expands = true;
                 }
                 let body = &mut self.out.bodies[heredoc.body];
                 body.push_str(&line);
                 body.push('\n');
+            }
+            if expands {
+                // Such a body is read as a double-quoted string is.
+                let body = self.out.bodies[heredoc.body].replace('"', "\\\"");
+                match lex(&format!("\"{body}\"")) {
+                    Ok(inner) => self.out.nested.extend(inner.nested),
+                    Err(refusal) => return Err(refusal),
+                }
             }
         }
         Ok(())
@@ -444,7 +361,7 @@ impl Lexer {
         if c == '\n' && (!self.pending.is_empty() || self.expects_delimiter) {
             self.soft("a quoted newline beside a here-document");
         }
-        quote(word, c);
+        word.push_quoted(c);
         self.at += 1;
     }
 
@@ -461,7 +378,7 @@ impl Lexer {
                     None => return refuse("an unterminated double quote"),
                     Some('\n') => self.at += 2,
                     Some(c @ ('$' | '`' | '"' | '\\')) => {
-                        quote(word, c);
+                        word.push_quoted(c);
                         self.at += 2;
                     }
                     Some(_) => self.quoted_character(word, '\\'),
@@ -495,8 +412,7 @@ impl Lexer {
                 "a parameter expansion `$x`"
             }
             _ => {
-                word.text.push('$');
-                word.bare.push(if in_quotes { QUOTED } else { '$' });
+                word.push_opaque('$');
                 self.at += 1;
                 return Ok(());
             }
@@ -551,7 +467,7 @@ impl Lexer {
         let end = self.at.min(self.chars.len());
         word.dynamic = true;
         for c in &self.chars[start..end] {
-            quote_silently(word, *c);
+            word.push_opaque(*c);
         }
     }
 
@@ -566,10 +482,9 @@ impl Lexer {
             self.at += 1;
             match (closer, c) {
                 ('\'', '\'') => drop(open.pop()),
-                ('\'', _) => {}
+                ('\'', _) | ('"', '\'') => {}
                 (_, '\\') => self.at += 1,
                 (closer, c) if closer == c => drop(open.pop()),
-                ('"', '\'') => {}
                 (_, '`') => open.push('`'),
                 (_, '$') if matches!(self.peek(0), Some('(' | '{')) => {
                     open.push(if self.peek(0) == Some('(') { ')' } else { '}' });
@@ -591,31 +506,6 @@ impl Lexer {
             .push(self.chars[start..end].iter().collect());
         Ok(())
     }
-}
-
-fn quote(word: &mut Word, c: char) {
-    word.quoted = true;
-    quote_silently(word, c);
-}
-
-fn quote_silently(word: &mut Word, c: char) {
-    word.text.push(c);
-    word.bare.push(QUOTED);
-}
-
-fn has_braces(bare: &str) -> bool {
-    bare.find('{').is_some_and(|open| {
-        let inside = &bare[open..];
-        inside
-            .rfind('}')
-            .is_some_and(|close| inside[..close].contains(',') || inside[..close].contains(".."))
-    })
-}
-
-fn has_glob(word: &Word) -> bool {
-    let bracket = word.bare.chars().position(|c| c == '[');
-    word.bare.contains(['*', '?'])
-        || bracket.is_some_and(|open| word.text.chars().skip(open + 1).any(|c| c == ']'))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a bash command line would do, found out without running it.
 //!
-//! `lexer` cuts it as bash would, `parse` builds the tree of the accepted subset, and [`analyse`] flattens the tree to
+//! `lexer` cuts it into `words` as bash would, `parse` builds the tree of the accepted subset, and [`analyse`] flattens the tree to
 //! steps: each simple command with the directories it may run in, each redirection with the file it opens. On the steps
 //! work `options` (guarded options, from the table in `guarded`), `wrappers`, `deny_views` (every way in which a
 //! command may be meant) and `readonly`. `judge` puts them together.
@@ -15,10 +15,12 @@ mod parse;
 mod readonly;
 mod scripts;
 mod touched;
+pub(super) mod words;
 pub(super) mod wrappers;
 
-use lexer::{Refusal, Word};
+use lexer::Refusal;
 use parse::{Redirect, Simple, Trouble};
+use words::Word;
 
 /// A simple command in its place.
 #[derive(Debug)]

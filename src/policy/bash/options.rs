@@ -1,8 +1,8 @@
 //! Reads a command's options against the table of guarded ones.
 
 use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
-use super::lexer::Word;
 use super::scripts;
+use super::words::Word;
 use super::wrappers::basename;
 
 /// What a prefix rule leaves open on a command line and has to be looked at.
@@ -234,6 +234,12 @@ fn read_bundle(
             );
             return;
         }
+        if guard.inside.contains(&option.as_str()) {
+            let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+            let value = value.as_ref().or(next);
+            value_written(line, &option, value, &mut found.inside, &mut found.refused);
+            return;
+        }
         if guard.valued.contains(letter) {
             return;
         }
@@ -270,6 +276,7 @@ fn read_word(
     }
 }
 
+/// Notes the value of an option that writes (or has to stay inside), unless the rule names the option.
 fn value_written(
     line: Line<'_>,
     option: &str,
@@ -282,11 +289,11 @@ fn value_written(
     }
     match value {
         Some(value) if value.literal().is_some() => into.push(value.clone()),
-        Some(_) => drop(
-            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal")),
-        ),
+        Some(_) => {
+            refused.get_or_insert_with(|| format!("the value of `{option}`, which is not literal"));
+        }
         None => {
-            drop(refused.get_or_insert_with(|| format!("the option `{option}` without a value")))
+            refused.get_or_insert_with(|| format!("the option `{option}` without a value"));
         }
     }
 }

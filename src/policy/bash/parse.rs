@@ -4,7 +4,8 @@
 //! bash has and the gate does not analyse are reported by name, as [`Trouble::Soft`]; what bash would call a syntax
 //! error is [`Trouble::Hard`].
 
-use super::lexer::{Lexed, Redirection, Refusal, Token, Word};
+use super::lexer::{Lexed, Redirection, Refusal, Token};
+use super::words::Word;
 
 /// Most simple commands on a line.
 pub(in super::super) const MAX_COMMANDS: usize = 64;

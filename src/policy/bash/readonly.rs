@@ -3,8 +3,8 @@
 //! Being in this table grants nothing: an allow rule is needed as well. Guarded options count against a command here
 //! even if a rule names them, and so does every file that an option would write.
 
-use super::lexer::Word;
 use super::options::inspect;
+use super::words::Word;
 
 /// Commands that only read, whatever their arguments, guarded options apart.
 const COMMANDS: [&str; 71] = [

@@ -3,8 +3,8 @@
 //! sed is parsed, and only a subset that can neither write, read other files nor run anything is accepted. The others
 //! are searched for what reaches outside; a harmless program may be refused, a harmful one may not pass.
 
-use super::lexer::Word;
 use super::options::{Inspection, Line, written};
+use super::words::Word;
 
 /// Reads a whole sed command line.
 pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
@@ -134,7 +134,7 @@ fn sed_address(chars: &[char]) -> Option<&[char]> {
     match chars.first() {
         Some('$') => Some(&chars[1..]),
         Some('/') => {
-            let rest = delimited(&chars[1..], '/')?;
+            let rest = regex(&chars[1..], '/')?;
             Some(skip(rest, |c| matches!(c, 'I' | 'M')))
         }
         Some(c) if c.is_ascii_digit() => {
@@ -162,12 +162,38 @@ fn delimited(chars: &[char], delimiter: char) -> Option<&[char]> {
     None
 }
 
+/// As [`delimited`] for a regular expression. Versions of sed differ in whether a delimiter inside `[..]` ends it, so
+/// such an expression is refused.
+fn regex(chars: &[char], delimiter: char) -> Option<&[char]> {
+    let rest = delimited(chars, delimiter)?;
+    let mut text = chars[..chars.len() - rest.len() - 1].iter().copied();
+    while let Some(c) = text.next() {
+        match c {
+            '\\' => drop(text.next()),
+            '[' => {
+                let mut first = true;
+                loop {
+                    match text.next()? {
+                        ']' if !first => break,
+                        '^' if first => continue,
+                        '\\' => drop(text.next().filter(char::is_ascii_alphanumeric)?),
+                        _ => {}
+                    }
+                    first = false;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(rest)
+}
+
 fn sed_substitution(chars: &[char]) -> Option<&[char]> {
     let (&delimiter, rest) = chars.split_first()?;
-    if matches!(delimiter, '\\' | '\n' | ' ' | ';') || delimiter.is_alphanumeric() {
+    if matches!(delimiter, '\\' | '\n' | ' ' | ';' | '[' | ']') || delimiter.is_alphanumeric() {
         return None;
     }
-    let rest = delimited(delimited(rest, delimiter)?, delimiter)?;
+    let rest = delimited(regex(rest, delimiter)?, delimiter)?;
     Some(skip(rest, |c| {
         matches!(c, 'g' | 'p' | 'I') || c.is_ascii_digit()
     }))
@@ -301,6 +327,9 @@ mod tests {
             "10q",
             "q 3",
             "",
+            "s/[a-z]*$//",
+            "/^[^#]/p",
+            "s/[]x]/y/",
         ] {
             assert!(is_harmless_sed(script), "{script}");
         }
@@ -326,10 +355,13 @@ mod tests {
             "s/a/b",
             "y/a/b/",
             "\\,a,w x",
-            "s/a\\/b/w x/",
             "/a/Iw x",
             "1,w x",
             "p w",
+            "s/[/]/;s/w f/x/",
+            "/[/]/;s/w f/x/",
+            "s/[\\]/]/;s/w f/x/",
+            "s[a[b[",
         ] {
             assert!(!is_harmless_sed(script), "{script}");
         }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::super::pattern::Pattern;
 use super::super::{Facts, Roots, paths, protect};
-use super::deny_views::View;
-use super::lexer::Word;
+use super::deny_views::Command;
+use super::words::Word;
 
 /// Commands that change the files that their arguments name.
 const WRITING: [&str; 22] = [
@@ -52,25 +52,29 @@ pub(super) fn forms(dir: &str, path: &str, facts: &Facts) -> Vec<std::path::Path
 
 /// The word with which a command names a never-path, if it is one that writes; or a closed path, whatever it does.
 pub(super) fn never_path<'v>(
-    view: &'v View,
-    dirs: &[String],
+    command: &'v Command,
     facts: &Facts,
     roots: &Roots,
 ) -> Option<&'v Word> {
-    let writes = is_writing(view.name());
-    let removes = REMOVING.contains(&view.name());
-    view.arguments().iter().find(|word| {
-        paths_in(word).into_iter().any(|part| {
-            dirs.iter()
-                .flat_map(|dir| forms(dir, part, facts))
-                .any(|path| {
-                    protect::is_closed(&path, roots)
-                        || writes && protect::is_never_written(&path, roots)
-                        || removes && protect::holds_never_written(&path, roots)
-                        || writes && word.glob && glob_may_hit(&path, roots)
-                })
+    let names = |words: &'v [Word], closes: &dyn Fn(&Path, &Word) -> bool| {
+        words.iter().find(|word| {
+            paths_in(word).into_iter().any(|part| {
+                let mut forms = command.dirs.iter().flat_map(|dir| forms(dir, part, facts));
+                forms.any(|path| closes(&path, word))
+            })
         })
-    })
+    };
+    names(&command.words, &|path, _| protect::is_closed(path, roots))
+        .or_else(|| {
+            names(command.arguments_of(&WRITING), &|path, word| {
+                protect::is_never_written(path, roots) || word.glob && glob_may_hit(path, roots)
+            })
+        })
+        .or_else(|| {
+            names(command.arguments_of(&REMOVING), &|path, _| {
+                protect::holds_never_written(path, roots)
+            })
+        })
 }
 
 /// Whether a path with wildcards could name a never-path.
@@ -111,49 +115,55 @@ fn glob_matches(glob: &str, name: &str) -> bool {
 
 /// What an `rm` would remove that must stay: the root, a home, the working directory or what lies above it.
 pub(super) fn critical_removal<'v>(
-    view: &'v View,
-    dirs: &[String],
+    command: &'v Command,
     facts: &Facts,
     roots: &Roots,
 ) -> Option<&'v Word> {
-    if !matches!(view.name(), "rm" | "rmdir" | "unlink" | "shred") {
-        return None;
-    }
-    view.arguments().iter().find(|word| {
-        let mut text = word.text.trim_end_matches('/');
-        if word.glob {
-            for end in ["/*", "/.*", "/{*,.*}"] {
-                text = text.strip_suffix(end).unwrap_or(text);
-            }
-            if matches!(text, "*" | ".*") {
-                text = ".";
-            }
-        }
-        if text.is_empty() {
-            return !word.text.is_empty();
-        }
+    let arguments = command.arguments_of(&["rm", "rmdir", "unlink", "shred"]);
+    arguments.iter().find(|word| {
+        let Some(text) = removed(word) else {
+            return false;
+        };
         if matches!(text, "~" | "$HOME" | "${HOME}" | "$PWD" | "${PWD}")
             || text.starts_with('~') && !text.contains('/')
         {
             return word.dynamic;
         }
-        if text.starts_with('-') {
-            return false;
-        }
-        dirs.iter().any(|dir| {
+        command.dirs.iter().any(|dir| {
+            let here = Path::new(dir);
             forms(dir, text, facts).iter().any(|path| {
-                let home = path.parent().is_some_and(|above| {
-                    above == Path::new("/home") || above == Path::new("/Users")
-                });
-                home || roots.workspace.starts_with(path)
-                    || Path::new(dir).starts_with(path)
-                    || [
-                        "/root", "/home", "/Users", "/etc", "/usr", "/bin", "/lib", "/var",
-                        "/boot", "/opt",
-                    ]
-                    .iter()
-                    .any(|system| path == Path::new(system))
+                roots.workspace.starts_with(path) || here.starts_with(path) || is_vital(path)
             })
         })
     })
+}
+
+/// The directory that an operand of `rm` would empty or remove.
+fn removed(word: &Word) -> Option<&str> {
+    let mut text = word.text.as_str();
+    if text.is_empty() || text.starts_with('-') {
+        return None;
+    }
+    text = text.trim_end_matches('/');
+    if word.glob {
+        text = ["/*", "/.*"]
+            .iter()
+            .find_map(|end| text.strip_suffix(end))
+            .unwrap_or(text);
+        if matches!(text, "*" | ".*") {
+            return Some(".");
+        }
+    }
+    Some(if text.is_empty() { "/" } else { text })
+}
+
+/// Directories of the system, and homes.
+fn is_vital(path: &Path) -> bool {
+    const SYSTEM: [&str; 11] = [
+        "/root", "/home", "/Users", "/etc", "/usr", "/bin", "/sbin", "/lib", "/var", "/boot",
+        "/opt",
+    ];
+    let above = path.parent().and_then(Path::to_str);
+    matches!(above, Some("/home" | "/Users"))
+        || SYSTEM.iter().any(|system| path == Path::new(system))
 }

@@ -1,6 +1,6 @@
 //! Programs that run other programs: shells, wrappers, and the few wrappers that a rule sees through.
 
-use super::lexer::Word;
+use super::words::Word;
 
 /// Shells: they run text.
 pub(super) const SHELLS: [&str; 13] = [
