@@ -64,7 +64,7 @@ pub(super) fn bound(content: String, limit: usize, file: &Path) -> io::Result<(S
 }
 
 /// Tells the model where the whole output is.
-pub(super) fn where_it_is(bytes: usize, file: &Path) -> String {
+fn where_it_is(bytes: usize, file: &Path) -> String {
     format!(
         "(The whole output, {bytes} bytes, is in {}; look at it with Read, offset and limit, or with Grep.)",
         file.display()

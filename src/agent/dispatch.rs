@@ -402,9 +402,9 @@ impl Turn<'_> {
             format!("output/{name}")
         };
         if let Some((file, whole)) = spilled {
-            let note = answer::where_it_is(usize::try_from(whole).unwrap_or(usize::MAX), &file);
+            // The tool has said itself where the whole output is.
             return Ok((
-                format!("{}\n{note}", text::ends(&text, self.limit)),
+                text::ends(&text, self.limit).into_owned(),
                 Some(relative(&file)),
                 whole,
             ));

@@ -164,16 +164,12 @@ impl<W: Write + Send> Sink for Console<W> {
                 )
             }
             Kind::ToolDecided(decided) if !decided.allowed => {
-                let mut line = format!(
+                let line = format!(
                     "denied {} in mode {}: {}",
                     decided.name,
                     decided.mode,
                     text::one_line(&decided.reason, 600)
                 );
-                if let Some(suggestion) = &decided.suggestion {
-                    line.push_str("; to allow it: ");
-                    line.push_str(&text::one_line(suggestion, 300));
-                }
                 self.say(event, &line)
             }
             Kind::CheckFinished(check) => {

@@ -1,11 +1,23 @@
 //! One integration binary: the built program, real files, real processes.
 #![cfg(unix)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unnecessary_literal_bound,
+    clippy::items_after_statements,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::disallowed_methods,
+    reason = "what helps a test fails as a test does, and starts the program as a shell does"
+)]
 
 mod architecture;
 mod bash_fuzz;
 mod corpus;
 mod endings;
+mod examples;
 mod hooks;
+mod hostile;
 mod library;
 mod model;
 mod proc;
