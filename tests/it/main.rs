@@ -11,6 +11,7 @@
     reason = "what helps a test fails as a test does, and starts the program as a shell does"
 )]
 
+mod action;
 mod architecture;
 mod bash_fuzz;
 mod corpus;

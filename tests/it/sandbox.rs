@@ -139,23 +139,30 @@ impl Sandbox {
 
     /// Runs a line of bash in the sandbox.
     pub(crate) fn shell(&self, line: &str) -> Run {
-        let mut command = self.command(&[]);
-        let mut shell = Command::new("bash");
-        shell
+        let output = self
+            .shell_environment(Path::new("bash"))
             .args(["-c", line])
+            .output()
+            .unwrap();
+        Run {
+            dir: Rc::clone(&self.dir),
+            output,
+        }
+    }
+
+    /// Another program in the sandbox and its environment.
+    pub(crate) fn shell_environment(&self, program: &Path) -> Command {
+        let own = self.command(&[]);
+        let mut command = Command::new(program);
+        command
             .current_dir(self.dir.path())
             .env_clear()
             .stdin(Stdio::null());
-        shell.envs(
-            command
-                .get_envs()
+        command.envs(
+            own.get_envs()
                 .filter_map(|(name, value)| Some((name, value?))),
         );
-        command = shell;
-        Run {
-            dir: Rc::clone(&self.dir),
-            output: command.output().unwrap(),
-        }
+        command
     }
 
     /// Runs `tasks/task.yaml`.
