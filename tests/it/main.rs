@@ -20,6 +20,7 @@ mod examples;
 mod hooks;
 mod hostile;
 mod library;
+mod live;
 mod model;
 mod proc;
 mod report;

@@ -213,6 +213,28 @@ impl Run {
             .unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.stderr()))
     }
 
+    /// All that was printed, and all files of the run directory.
+    pub(crate) fn everything(&self) -> String {
+        let mut all = String::from_utf8_lossy(
+            &[self.output.stdout.clone(), self.output.stderr.clone()].concat(),
+        )
+        .into_owned();
+        let mut waiting = vec![self.path("agent-batch-results")];
+        while let Some(path) = waiting.pop() {
+            if path.is_dir() {
+                waiting.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+            } else {
+                all.push_str(&path.display().to_string());
+                all.push_str(&String::from_utf8_lossy(&fs::read(&path).unwrap()));
+            }
+        }
+        all
+    }
+
     pub(crate) fn junit(&self) -> String {
         self.read("agent-batch-results/junit.xml")
     }
