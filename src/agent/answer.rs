@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::agent::Halt;
+use crate::agent::halt::Halt;
 use crate::event::ToolResultKind;
 use crate::text;
 

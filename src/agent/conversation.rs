@@ -7,8 +7,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::Halt;
 use crate::agent::answer::Answer;
+use crate::agent::halt::Halt;
 use crate::agent::next::{Route, route};
 use crate::agent::repeats::Repeats;
 use crate::budget::{Budget, Limits, Reservation};
