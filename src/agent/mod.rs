@@ -97,7 +97,7 @@ impl Agent {
         let mut talk = Conversation::new(self.limits.clone(), self.model.facts(), planned);
         let result = self.run_turns(&mut talk, turns, emitter, interrupt).await;
         let closed = self.close(&talk, result.as_ref().err(), emitter).await;
-        let (stop, message) = match result.and(closed) {
+        let (stop, message) = match closed.and(result) {
             Ok(()) => (
                 Stop::Completed,
                 format!(

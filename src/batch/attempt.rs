@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use serde_json::{Value, json};
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
@@ -104,11 +105,12 @@ impl<'a> Attempt<'a> {
         let environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = self.prepare();
+        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
+        let prepared = block_in_place(|| self.prepare());
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let hooks = self.hooks(root, &environment, cancel);
+        let hooks = self.hooks(root, &environment, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(
             self.started(&registry, &system, digest),
@@ -136,9 +138,8 @@ impl<'a> Attempt<'a> {
                 output_limit: OUTPUT_LIMIT,
             },
         };
-        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
         let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
-        let changes = workspace.changes()?;
+        let changes = block_in_place(|| workspace.changes())?;
         emitter.emit(Kind::WorkspaceCompared {
             changes: changes.clone(),
         })?;
@@ -148,8 +149,14 @@ impl<'a> Attempt<'a> {
         } else {
             (ChecksResult::NotRun, Vec::new())
         };
-        if !self.batch.keep_workspaces {
-            workspace.remove()?;
+        if !self.batch.keep_workspaces
+            && let Err(error) = block_in_place(|| workspace.remove())
+        {
+            let message = format!("the workspace could not be removed: {error}");
+            emitter.emit(Kind::Warned {
+                code: "workspace".into(),
+                message,
+            })?;
         }
         Ok(Work {
             denials: ended.denials,

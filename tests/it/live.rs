@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::model::server::{KEY, Play, Server, message, status};
 use crate::sandbox::{Run, Sandbox};
 
-fn call(id: &str, name: &str, input: Value) -> Value {
+fn call(id: &str, name: &str, input: &Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": name, "input": input})
 }
 
@@ -23,7 +23,7 @@ fn conversation() -> Vec<Play> {
     let future = json!({"type": "future_block", "z": 1, "a": [2, 3]});
     vec![
         Play::Say(message(
-            json!([thinking, {"type": "text", "text": "Both."}, future, call("t1", "Read", json!({"file_path": "a.txt"})), call("t2", "Bash", json!({"command": "rm a.txt"}))]),
+            json!([thinking, {"type": "text", "text": "Both."}, future, call("t1", "Read", &json!({"file_path": "a.txt"})), call("t2", "Bash", &json!({"command": "rm a.txt"}))]),
             "tool_use",
         )),
         Play::Say(message(
@@ -31,7 +31,7 @@ fn conversation() -> Vec<Play> {
             "end_turn",
         )),
         Play::Say(message(
-            json!([call("t3", "Glob", json!({"pattern": "*.txt"}))]),
+            json!([call("t3", "Glob", &json!({"pattern": "*.txt"}))]),
             "tool_use",
         )),
         Play::Say(message(
@@ -132,7 +132,7 @@ fn the_key_reaches_no_child_no_file_and_no_terminal() {
     let echo = |text: &str| json!([{"type": "text", "text": text}]);
     let server = Server::start([
         Play::Say(message(
-            json!([call("t1", "Bash", json!({"command": "env"}))]),
+            json!([call("t1", "Bash", &json!({"command": "env"}))]),
             "tool_use",
         )),
         Play::Say(message(echo(&format!("the key is {KEY}")), "end_turn")),
