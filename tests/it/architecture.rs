@@ -75,3 +75,64 @@ fn a_module_uses_only_modules_that_stand_before_it() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let mut documents = vec![root().join("README.md"), root().join("CHANGELOG.md")];
+    documents.extend(
+        fs::read_dir(root().join("docs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path()),
+    );
+    let mut checked = 0;
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let targets = text
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split([')', '#']).next().unwrap());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+            assert!(
+                document.parent().unwrap().join(target).exists(),
+                "{}: `{target}`",
+                document.display()
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked >= 3);
+}
+
+#[test]
+fn every_built_in_tool_is_there_under_its_name() {
+    for name in agent_batch::tool::BUILTIN {
+        assert_eq!(agent_batch::tool::builtin(name).unwrap().name(), name);
+    }
+}
+
+#[test]
+fn only_proc_starts_processes_and_only_dispatch_calls_tools() {
+    let mut files = Vec::new();
+    rust_files(&root().join("src"), &mut files);
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let tests = source.find("#[cfg(test)]").unwrap_or(source.len());
+        let (product, module) = (&source[..tests], module_of(&file));
+        let path = file.strip_prefix(root()).unwrap().display().to_string();
+        if ["tests.rs", "fixture.rs"]
+            .iter()
+            .any(|end| path.ends_with(end))
+            || path.contains("/tests/")
+        {
+            continue;
+        }
+        assert!(
+            module == "proc" || !product.contains("Command::new("),
+            "{path} starts a process"
+        );
+        assert!(
+            path == "src/agent/perform.rs" || !product.contains(".call(permit"),
+            "{path} calls a tool"
+        );
+    }
+}
