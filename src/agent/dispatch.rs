@@ -168,7 +168,7 @@ impl Turn<'_> {
                     &input,
                     Decision {
                         allowed: true,
-                        class: "allowed",
+                        class: if rule.is_some() { "rule" } else { "mode" },
                         reason,
                         rule,
                         ..Decision::default()

@@ -9,14 +9,10 @@ use crate::task::describe;
 /// Prints a table for each task; says everything that is wrong instead, if anything is.
 pub(super) fn check(args: &CheckArgs, settings: &Settings) -> Exit {
     match load::load(&args.tasks, settings) {
-        Ok(loaded) => print(
-            &loaded
-                .tasks
-                .iter()
-                .map(describe)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        ),
+        Ok(loaded) => {
+            let tables: Vec<String> = loaded.tasks.iter().map(describe).collect();
+            print(&(tables.join("\n\n") + "\n"))
+        }
         Err(exit) => exit,
     }
 }
