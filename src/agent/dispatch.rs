@@ -181,9 +181,9 @@ impl Turn<'_> {
                 })
             }
             Err(denial) => {
-                let content = denied(&denial.reason);
+                let answer = Answer::denied(&denial.reason);
                 self.decided(call, &input, Decision::from(*denial))?;
-                self.answered(call, Answer::refused(ToolResultKind::Denied, content))
+                self.answered(call, answer)
             }
         }
     }
@@ -207,7 +207,7 @@ impl Turn<'_> {
                         ..Decision::default()
                     },
                 )?;
-                let answer = Answer::refused(ToolResultKind::Denied, denied(&reason));
+                let answer = Answer::denied(&reason);
                 Ok(Err(Answer {
                     halt: Some(halt),
                     ..answer
@@ -234,10 +234,7 @@ impl Turn<'_> {
                             ..Decision::default()
                         },
                     )?;
-                    Ok(Err(Answer::refused(
-                        ToolResultKind::Denied,
-                        denied(&reason),
-                    )))
+                    Ok(Err(Answer::denied(&reason)))
                 }
             },
         }
@@ -321,12 +318,6 @@ fn record(rule: &Rule) -> RuleRecord {
 
 pub(super) fn tool_fields(call: &ToolCall, input: &Value) -> Map<String, Value> {
     fields(json!({"tool_name": call.name, "tool_input": input, "tool_use_id": call.id}))
-}
-
-fn denied(reason: &str) -> String {
-    format!(
-        "Denied: {reason}. Nobody can approve it during this run; do it another way or finish without it."
-    )
 }
 
 fn unknown_tool(call: &ToolCall, names: &[String]) -> String {

@@ -15,9 +15,13 @@ pub struct Halt {
 }
 
 impl Halt {
-    pub(super) fn interrupted(interrupt: &Interrupt) -> Self {
+    /// `doing` completes the sentence: `while running ...`.
+    pub(super) fn interrupted(interrupt: &Interrupt, doing: &str) -> Self {
         let (stop, message) = interrupt.reason();
-        Self { stop, message }
+        Self {
+            stop,
+            message: format!("{message} while {doing}"),
+        }
     }
 
     /// A reply that was cut off because the budget had made the call smaller is the budget's doing.

@@ -33,6 +33,7 @@ use crate::model::{Model, Reply, Request};
 use crate::outcome::Stop;
 use crate::policy::Policy;
 use crate::proc::Launcher;
+use crate::text;
 use crate::tool::Registry;
 
 /// How often in a row a Stop hook may make a turn go on.
@@ -67,6 +68,8 @@ pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
     /// Where output goes that is too large for the conversation.
     pub output_dir: PathBuf,
+    /// The same directory as reports name it, relative to the run directory.
+    pub output_name: String,
     /// Most bytes of one tool result.
     pub output_limit: usize,
 }
@@ -86,6 +89,8 @@ pub struct Ended {
     pub leaked_processes: u32,
     /// Calls that a hook or the gate denied.
     pub denials: u32,
+    /// Why the first of them was.
+    pub first_denial: Option<String>,
     /// The conversation: well-formed after every kind of ending.
     pub messages: Vec<Message>,
 }
@@ -102,7 +107,7 @@ impl Agent {
                 Stop::Completed,
                 format!(
                     "finished in {}",
-                    crate::text::plural(talk.budget.steps().into(), "step")
+                    text::plural(talk.budget.steps().into(), "step")
                 ),
             ),
             Err(halt) => (halt.stop, halt.message),
@@ -112,6 +117,7 @@ impl Agent {
             reply,
             leaked_processes,
             denials,
+            first_denial,
             messages,
             ..
         } = talk;
@@ -122,6 +128,7 @@ impl Agent {
             turns_skipped,
             leaked_processes,
             denials,
+            first_denial,
             messages,
         }
     }
@@ -192,7 +199,7 @@ impl Agent {
         interrupt: &Interrupt,
     ) -> Result<Reply, Halt> {
         if interrupt.is_raised() {
-            return Err(Halt::interrupted(interrupt));
+            return Err(Halt::interrupted(interrupt, "nothing was running"));
         }
         let listener = talk.begin_step(reservation.max_tokens, emitter)?;
         let tools = self.registry.definitions();
@@ -204,7 +211,9 @@ impl Agent {
         };
         tokio::select! {
             reply = self.model.reply(request, &listener) => reply.map_err(Halt::from),
-            () = interrupt.token().cancelled() => Err(Halt::interrupted(interrupt)),
+            () = interrupt.token().cancelled() => {
+                Err(Halt::interrupted(interrupt, &format!("waiting for the model in step {}", talk.step())))
+            }
         }
     }
 
@@ -223,7 +232,13 @@ impl Agent {
             return Err(halt);
         }
         if interrupt.is_raised() {
-            return Err(Halt::interrupted(interrupt));
+            let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+            let doing = format!(
+                "running {} in step {}",
+                text::one_line(&names.join(", "), 200),
+                talk.step()
+            );
+            return Err(Halt::interrupted(interrupt, &doing));
         }
         talk.repeats_verdict()
             .map_or(Ok(()), |(stop, message)| Err(Halt { stop, message }))

@@ -74,6 +74,7 @@ impl Turn<'_> {
             output_bytes,
             duration_ms,
             leaked: output.leaked,
+            reason: String::new(),
             halt,
         };
         self.emitter.emit(Kind::ToolFinished(Box::new(
@@ -161,7 +162,7 @@ impl Turn<'_> {
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let relative = |file: &Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            format!("output/{name}")
+            format!("{}/{name}", self.agent.surroundings.output_name)
         };
         if let Some((file, whole)) = spilled {
             // The tool has said itself where the whole output is.

@@ -22,6 +22,7 @@ use crate::policy::{Mode, Policy, Roots, Rule};
 use crate::proc;
 use crate::report::{run_dir, transcript};
 use crate::task::Task;
+use crate::text;
 use crate::tool::{Registry, builtin};
 use crate::workspace::Workspace;
 
@@ -135,6 +136,7 @@ impl<'a> Attempt<'a> {
                 launcher: self.batch.launcher.clone(),
                 environment: environment.clone(),
                 output_dir: self.output_dir(),
+                output_name: run_dir::output(&self.task.name, self.number),
                 output_limit: OUTPUT_LIMIT,
             },
         };
@@ -195,11 +197,8 @@ impl<'a> Attempt<'a> {
                 (_, CheckResult::Errored) => ChecksResult::Errored,
             };
             if finding.result != CheckResult::Passed {
-                failures.push(format!(
-                    "{} ({})",
-                    check.title(),
-                    first_line(&finding.message)
-                ));
+                let said: Vec<&str> = finding.message.lines().map(str::trim).take(2).collect();
+                failures.push(format!("{}: {}", check.title(), said.join(" ")));
             }
             emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
                 index,
@@ -221,11 +220,17 @@ impl<'a> Attempt<'a> {
             failures,
         } = work;
         let outcome = Outcome::of(ended.stop, denials, self.task.on_denied, checks);
+        let denied = |reason: Option<String>| match (reason, denials) {
+            (Some(reason), 1) => reason,
+            (Some(reason), more) => format!(
+                "{reason}; and {} more",
+                text::plural((more - 1).into(), "denial")
+            ),
+            (None, _) => String::new(),
+        };
         let mut message = match outcome {
-            Outcome::Denied if ended.stop == Stop::Completed => {
-                format!("{denials} denied, and the task demands none")
-            }
-            Outcome::CheckFailed => format!("check failed: {}", failures.join("; ")),
+            Outcome::Denied if ended.stop == Stop::Completed => denied(ended.first_denial),
+            Outcome::CheckFailed => failures.join("; "),
             Outcome::CheckError => format!("a check could not be run: {}", failures.join("; ")),
             _ => ended.message,
         };
@@ -233,7 +238,7 @@ impl<'a> Attempt<'a> {
             message.push_str(&format!("; check failed: {}", failures.join("; ")));
         }
         if denials > 0 && outcome == Outcome::Completed && self.task.on_denied == OnDenied::Warn {
-            message.push_str(&format!(", {denials} denied"));
+            message.push_str(&format!(" and {}", text::plural(denials.into(), "denial")));
         }
         Kind::TaskFinished(Box::new(TaskFinished {
             stop: ended.stop,
@@ -387,6 +392,7 @@ impl Work {
             turns_skipped: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
             leaked_processes: 0,
             denials: 0,
+            first_denial: None,
             messages: Vec::new(),
         };
         Self {
@@ -430,8 +436,4 @@ fn relative_to(base: &Path, path: &Path) -> String {
         Ok(inside) => inside.display().to_string(),
         Err(_) => path.display().to_string(),
     }
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }

@@ -87,7 +87,7 @@ pub(super) struct RunArgs {
     /// Keep copies of workspaces after the run
     #[arg(long)]
     pub(super) keep_workspaces: bool,
-    /// Live progress: a display on a terminal, lines elsewhere
+    /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) progress: When,
     /// Step summary, outputs and annotations for GitHub Actions

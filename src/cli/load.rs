@@ -42,6 +42,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             if !loaded.warnings.is_empty() {
                 say(&task::render_all(&loaded.warnings, false));
             }
+            read_scripts(&loaded.tasks)?;
             Ok(loaded)
         }
         Err(diagnostics) => {
@@ -58,6 +59,19 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             ))
         }
     }
+}
+
+/// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
+fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
+    let mut result = Ok(());
+    for task in tasks {
+        if let ModelRef::Scripted { path, .. } = &task.model
+            && let Err(error) = Script::load(path)
+        {
+            result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+        }
+    }
+    result
 }
 
 /// The project's file: the one that was named, or the one in the directory where the run was started. Nothing else in a
@@ -80,6 +94,14 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
     let mut files: Vec<TaskFile> = Vec::new();
     for argument in arguments {
         let path = base.join(argument);
+        if argument.bytes().all(|byte| byte.is_ascii_lowercase())
+            && path.symlink_metadata().is_err()
+        {
+            let commands = "check, explain, report, show and schema";
+            return Err(format!(
+                "there is no command or file `{argument}`; tasks are run by `agent-batch TASK...`, and the commands are {commands}"
+            ));
+        }
         let found = if path.is_dir() {
             yaml_files(Path::new(argument), base)?
         } else if path.symlink_metadata().is_ok() || !argument.contains(['*', '?', '[', '{']) {

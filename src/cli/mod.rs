@@ -81,6 +81,8 @@ fn init_tracing(settings: &Settings) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(false)
+        .without_time()
+        .with_target(false)
         .try_init();
 }
 

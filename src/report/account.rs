@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::summary::{CheckRecord, Denial, Summary, TaskSummary};
 use super::{is_bypass, verdict_word};
 use crate::event::CheckResult;
-use crate::outcome::{OnDenied, Verdict};
+use crate::outcome::Verdict;
 use crate::text::{self, workflow};
 use crate::usage::Usd;
 
@@ -51,7 +51,7 @@ pub fn write(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             .collect();
         write_line(out, cells.join("  ").trim_end())?;
     }
-    for task in summary.not_passed() {
+    for task in summary.notable() {
         write_line(out, "")?;
         write_line(
             out,
@@ -266,10 +266,6 @@ fn closing(summary: &Summary) -> Vec<String> {
         let name = text::visible_line(&task.name);
         if is_bypass(&task.mode) {
             lines.push(format!("{name}: {}", bypass_warning(&task.mode)));
-        }
-        if !task.denials.is_empty() && task.on_denied != OnDenied::Ignore {
-            let denials = text::plural(task.denials.total, "denial");
-            lines.push(format!("{name}: passed with {denials}"));
         }
         if !task.unused_allow.is_empty() {
             let rules: Vec<&str> = task

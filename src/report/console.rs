@@ -150,6 +150,10 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::one_line(reason, 400)
                 ),
             ),
+            Kind::StepStarted { step, .. } => {
+                self.spent.entry(event.task.clone()).or_default().steps = *step;
+                Ok(())
+            }
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
                 let did = if hook.result == HookResult::Failed {
@@ -183,7 +187,6 @@ impl<W: Write + Send> Sink for Console<W> {
             }
             Kind::TaskFinished(finished) => self.finished(event, finished),
             Kind::PromptAppended { .. }
-            | Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)

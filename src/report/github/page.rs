@@ -47,7 +47,7 @@ pub fn step_summary(summary: &Summary) -> String {
     let rows = summary.tasks.iter().map(row);
     let rows_left_out = rows.filter(|row| !page.add(row)).count();
     page.add("\n");
-    let sections = summary.not_passed().map(|task| section(task, &summary.dir));
+    let sections = summary.notable().map(|task| section(task, &summary.dir));
     let sections_left_out = sections.filter(|section| !page.add(section)).count();
     page.close(rows_left_out, sections_left_out)
 }
