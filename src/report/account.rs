@@ -286,8 +286,13 @@ fn closing(summary: &Summary) -> Vec<String> {
 #[must_use]
 pub fn totals_line(summary: &Summary) -> String {
     let totals = summary.totals();
+    let interrupted = if summary.signal.is_some() {
+        "interrupted; "
+    } else {
+        ""
+    };
     format!(
-        "{}: {} passed, {} failed, {}, {} skipped; {}, {} tokens, {}{} spent in {}",
+        "{interrupted}{}: {} passed, {} failed, {}, {} skipped; {}, {} tokens, {}{} spent in {}",
         text::plural(totals.tasks, "task"),
         totals.passed,
         totals.failed,

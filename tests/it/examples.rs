@@ -180,7 +180,7 @@ fn every_command_in_the_documents_works() {
 #[test]
 fn the_task_files_in_the_documents_are_valid() {
     let mut checked = 0;
-    for document in ["README.md", "docs/task-file.md"] {
+    for document in ["README.md", "docs/task-file.md", "docs/hooks.md"] {
         let text = fs::read_to_string(checkout().join(document)).unwrap();
         for (n, block) in text
             .split("```yaml\n")
@@ -203,5 +203,5 @@ fn the_task_files_in_the_documents_are_valid() {
             checked += 1;
         }
     }
-    assert!(checked >= 2);
+    assert!(checked >= 3);
 }
