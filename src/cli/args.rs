@@ -39,6 +39,12 @@ pub(super) enum Command {
     /// Run one process and everything that it starts under supervision
     #[command(hide = true)]
     Supervise,
+    /// The same inside of a sandbox
+    #[command(hide = true)]
+    Confine,
+    /// Attempt what a sandbox must not permit
+    #[command(hide = true)]
+    ProbeSandbox,
 }
 
 /// Which task files, and how they are read.
