@@ -156,6 +156,12 @@ impl Launcher {
         }
     }
 
+    /// Our own program.
+    #[must_use]
+    pub fn program(&self) -> &std::path::Path {
+        &self.supervisor
+    }
+
     /// The same with other layers than the machine's. For tests and for machines that are to be treated as weaker ones.
     #[must_use]
     pub fn with_layers(self, layers: Layers) -> Self {

@@ -104,7 +104,7 @@ impl Launcher {
         let mut plan = Plan::new(&at("workspace"), &at("home"), &at("tmp"), &BTreeMap::new());
         plan.network = network;
         let own = at("workspace/agent-batch.yaml");
-        plan.protect(own.clone(), Missing::File);
+        plan.protect(own.clone(), Missing::Placeholder);
         let port = tcp.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
         let targets = Targets {
             outside: at("outside"),

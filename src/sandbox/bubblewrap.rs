@@ -144,7 +144,7 @@ mod tests {
             writable: vec!["/ws".into(), "/private/home".into()],
             readable: vec!["/usr".into()],
             hidden: Vec::new(),
-            protected: vec![Protected { path: "/ws/a/b".into(), missing: Missing::File }],
+            protected: vec![Protected { path: "/ws/a/b".into(), missing: Missing::Placeholder }],
             network: Network::Deny,
         }
     }

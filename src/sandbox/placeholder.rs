@@ -1,7 +1,7 @@
 //! Something where a protected path has nothing: a mount needs a place, and what could be made later would be no longer
 //! protected. The placeholders are there only while processes run, and are removed only if they are still what was made.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,8 +60,7 @@ impl Made {
         let path = &protected.path;
         match protected.missing {
             Missing::Leave => return None,
-            Missing::Directory => fs::create_dir(path).ok()?,
-            Missing::File => drop(File::create_new(path).ok()?),
+            Missing::Placeholder => fs::create_dir(path).ok()?,
         }
         let found = fs::symlink_metadata(path).ok()?;
         Some(Self { path: path.clone(), device: found.dev(), inode: found.ino() })
@@ -72,14 +71,8 @@ impl Made {
         if (found.dev(), found.ino()) != (self.device, self.inode) {
             return;
         }
-        // A directory that got content, or a file that did, is somebody's.
-        let _ = if found.is_dir() {
-            fs::remove_dir(&self.path)
-        } else if found.len() == 0 {
-            fs::remove_file(&self.path)
-        } else {
-            Ok(())
-        };
+        // One that got content is somebody's, and stays.
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -92,26 +85,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("kept"), "content").unwrap();
-        let protected = [("file", Missing::File), ("dir", Missing::Directory), ("kept", Missing::File), ("none", Missing::Leave)]
+        let protected = [("dir", Missing::Placeholder), ("kept", Missing::Placeholder), ("none", Missing::Leave)]
             .map(|(name, missing)| Protected { path: at(name), missing });
         let shared = Arc::new(Placeholders::default());
         let first = shared.hold(&protected);
         let second = shared.hold(&protected);
-        assert!(at("file").is_file() && at("dir").is_dir() && !at("none").exists());
+        assert!(at("dir").is_dir() && !at("none").exists());
         drop(first);
-        assert!(at("file").exists());
+        assert!(at("dir").exists());
         drop(second);
-        assert!(!at("file").exists() && !at("dir").exists());
+        assert!(!at("dir").exists());
         assert_eq!(fs::read_to_string(at("kept")).unwrap(), "content");
     }
 
     #[test]
     fn what_got_content_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
+        let path = dir.path().join("dir");
         let shared = Arc::new(Placeholders::default());
-        let held = shared.hold(&[Protected { path: path.clone(), missing: Missing::File }]);
-        fs::write(&path, "x").unwrap();
+        let held = shared.hold(&[Protected { path: path.clone(), missing: Missing::Placeholder }]);
+        fs::write(path.join("file"), "x").unwrap();
         drop(held);
         assert!(path.exists());
     }

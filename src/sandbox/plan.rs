@@ -39,6 +39,12 @@ const CARGO_SECRETS: [&str; 2] = ["credentials", "credentials.toml"];
 const TOOLCHAINS: [&str; 12] = [
     ".pyenv", ".nvm", ".rbenv", ".sdkman", ".asdf", ".volta", ".bun", ".deno", ".dotnet", ".ghcup", ".juliaup", "go",
 ];
+/// Names at the root of a workspace that run code, or steer an agent, for whoever opens the directory next.
+const STEERING: [&str; 19] = [
+    ".claude", ".codex", ".cursor", ".devcontainer", ".gemini", ".github", ".husky", ".idea", ".vscode", ".envrc",
+    ".gitattributes", ".gitmodules", ".mcp.json", ".npmrc", ".pre-commit-config.yaml", "AGENTS.md", "CLAUDE.md",
+    "GEMINI.md", ".gitconfig",
+];
 /// How deep a `.git` is looked for below the workspace, and how many directories are looked at.
 const GIT_DEPTH: usize = 4;
 const GIT_ENTRIES: usize = 20_000;
@@ -75,10 +81,9 @@ pub struct Protected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// An empty directory, as long as a process runs.
-    Directory,
-    /// An empty file, as long as a process runs.
-    File,
+    /// An empty directory, as long as a process runs: nothing can be put in the place of a mount, and `git status` does
+    /// not show it, as it would an empty file.
+    Placeholder,
     /// Nothing: the path only matters when it is there.
     Leave,
 }
@@ -132,6 +137,14 @@ impl Plan {
         }
     }
 
+    /// Protects the names at the root of the workspace that steer whoever works there next, but for those that `permitted`
+    /// says a rule of the task names.
+    pub fn protect_steering(&mut self, workspace: &Path, permitted: impl Fn(&str) -> bool) {
+        for name in STEERING.into_iter().filter(|name| !permitted(name)) {
+            self.protect(workspace.join(name), Missing::Placeholder);
+        }
+    }
+
     /// Lets a file or a directory be read, unless it holds far more than it can be meant to.
     pub fn read(&mut self, path: &Path) {
         let wide = path.components().filter(|part| matches!(part, Component::Normal(_))).count() < 2;
@@ -174,7 +187,7 @@ impl Plan {
             }
         }
         self.protected.retain(|known| known.path != own);
-        self.protect(own, Missing::Directory);
+        self.protect(own, Missing::Placeholder);
     }
 
     /// What is mounted, outer before inner; of two on the same path the one that permits less.
@@ -315,7 +328,7 @@ mod tests {
             plan.protected,
             [
                 Protected { path: root.join("vendor/lib/.git"), missing: Missing::Leave },
-                Protected { path: root.join(".git"), missing: Missing::Directory },
+                Protected { path: root.join(".git"), missing: Missing::Placeholder },
             ]
         );
         assert_eq!(plan.between(&root.join("vendor/lib/.git")), [root.join("vendor"), root.join("vendor/lib")]);

@@ -39,8 +39,8 @@ impl Cell {
         fs::write(root.join("outside/.ssh/id"), "the key").unwrap();
         let at = |part: &str| root.join(part);
         let mut plan = Plan::new(&at("ws"), &at("home"), &at("tmp"), &environment(&root));
-        plan.protect(at("ws/agent-batch.yaml"), Missing::File);
-        plan.protect(at("ws/agent-batch-results"), Missing::Directory);
+        plan.protect(at("ws/agent-batch.yaml"), Missing::Placeholder);
+        plan.protect(at("ws/agent-batch-results"), Missing::Placeholder);
         Self { dir, plan, layers }
     }
 
