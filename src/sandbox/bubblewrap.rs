@@ -67,7 +67,7 @@ pub(super) fn command_line(bwrap: &Path, plan: &Plan, program: &Path, cwd: &Path
     }
     if loose {
         line.mount("--bind", Path::new("/"), Path::new("/"));
-        line.words(&["--proc", "/proc"]);
+        line.words(&["--dev", "/dev", "--proc", "/proc"]);
     } else {
         mounts(&mut line, plan, program);
     }

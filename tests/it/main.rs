@@ -12,6 +12,7 @@ mod proc;
 mod report;
 mod run;
 mod sandbox;
+#[cfg(target_os = "linux")]
 mod sandboxed;
 mod task_file;
 mod tools;
