@@ -3,6 +3,7 @@
 //! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
 
 mod attempt;
+mod confine;
 mod lanes;
 mod scratch;
 

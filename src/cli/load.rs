@@ -34,6 +34,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
         overrides: Overrides {
             model: args.model.clone(),
             max_steps: args.max_steps,
+            sandbox: args.sandbox.map(Into::into),
             ..Overrides::default()
         },
     };

@@ -33,7 +33,15 @@ pub fn main() -> ExitCode {
         Ok(Cli {
             command: Some(Command::Supervise),
             ..
-        }) => ExitCode::from(proc::supervise()),
+        }) => ExitCode::from(supervise()),
+        Ok(Cli {
+            command: Some(Command::Confine),
+            ..
+        }) => ExitCode::from(proc::confine()),
+        Ok(Cli {
+            command: Some(Command::ProbeSandbox),
+            ..
+        }) => ExitCode::from(proc::probe_sandbox()),
         Ok(cli) => ExitCode::from(run_command(cli).code()),
         Err(error) => {
             let help = matches!(
@@ -48,6 +56,13 @@ pub fn main() -> ExitCode {
                 Exit::Usage.code()
             })
         }
+    }
+}
+
+fn supervise() -> u8 {
+    match settings::program() {
+        Ok(program) => proc::supervise(&program),
+        Err(_) => Exit::Infrastructure.code(),
     }
 }
 
@@ -69,7 +84,7 @@ fn run_command(cli: Cli) -> Exit {
         Some(Command::Report(args)) => report::report(&args, &settings),
         Some(Command::Show(args)) => show::show(&args),
         Some(Command::Schema(args)) => schema::schema(&args),
-        Some(Command::Supervise) => Exit::Usage,
+        Some(Command::Supervise | Command::Confine | Command::ProbeSandbox) => Exit::Usage,
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::summary::{CheckRecord, Denial, Summary, TaskSummary};
-use super::{is_bypass, verdict_word};
+use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
 use crate::outcome::Verdict;
 use crate::text::{self, workflow};
@@ -129,6 +129,7 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     if is_bypass(&task.mode) {
         lines.push(bypass_warning(&task.mode));
     }
+    lines.extend(sandbox::warning(&task.sandbox));
     for denial in task.denials.items.iter().take(TOLD) {
         lines.extend(denial_lines(denial));
     }
@@ -278,6 +279,7 @@ fn closing(summary: &Summary) -> Vec<String> {
             lines.push(format!("{name}: allow rules without use: {rules}"));
         }
     }
+    lines.extend(sandbox::warnings(summary));
     lines.push(totals_line(summary));
     lines
 }

@@ -26,5 +26,6 @@ mod proc;
 mod report;
 mod run;
 mod sandbox;
+mod sandboxed;
 mod task_file;
 mod tools;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::account::{self, bypass_warning, cost};
 use super::super::summary::{Summary, TaskSummary};
-use super::super::{is_bypass, verdict_word};
+use super::super::{is_bypass, sandbox, verdict_word};
 use crate::outcome::Verdict;
 use crate::text::{
     self,
@@ -36,6 +36,9 @@ pub fn step_summary(summary: &Summary) -> String {
     for task in summary.tasks.iter().filter(|task| is_bypass(&task.mode)) {
         let warning = format!("{}: {}", task.name, bypass_warning(&task.mode));
         page.add(&format!("- ⚠️ {}\n", code(&text::head(&warning, 400))));
+    }
+    for warning in sandbox::warnings(summary) {
+        page.add(&format!("- ⚠️ {}\n", code(&text::head(&warning, 800))));
     }
     for damage in summary.damages.iter().take(20) {
         page.add(&format!("- damaged: {}\n", code(&text::head(damage, 400))));
