@@ -16,6 +16,7 @@ use crate::model::scripted::{Script, Scripted};
 use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::outcome::Exit;
 use crate::task::{self, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Task, TaskFile};
+use crate::text;
 
 /// The variable that holds the key of the Messages API.
 const KEY: &str = "ANTHROPIC_API_KEY";
@@ -49,7 +50,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
         Err(diagnostics) => {
             say(&task::render_all(&diagnostics, false));
             let files: BTreeSet<&str> = diagnostics.iter().map(|one| one.file.as_str()).collect();
-            let count = |count: usize, word| crate::text::plural(count as u64, word);
+            let count = |count: usize, word| text::plural(count as u64, word);
             let (errors, files) = (
                 count(diagnostics.len(), "error"),
                 count(files.len(), "file"),
@@ -118,7 +119,7 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
         for display in found {
             let file = TaskFile {
                 absolute: base.join(&display),
-                display: display.display().to_string(),
+                display: text::visible_line(&display.display().to_string()),
             };
             if !files.contains(&file) {
                 files.push(file);

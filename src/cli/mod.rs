@@ -16,6 +16,7 @@ mod show;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -24,7 +25,11 @@ use crate::cli::args::{Cli, Command};
 use crate::cli::settings::Settings;
 use crate::outcome::Exit;
 use crate::proc;
+use crate::redact::Redactor;
 use crate::text;
+
+/// Removes secrets from what the command line itself says.
+static REDACTOR: OnceLock<Redactor> = OnceLock::new();
 
 /// Runs the program.
 #[must_use]
@@ -77,6 +82,13 @@ fn run_command(cli: Cli) -> Exit {
         }
     };
     init_tracing(&settings);
+    let redactor = REDACTOR.get_or_init(|| Redactor::new(&settings.secrets()));
+    if redactor.refused() > 0 {
+        let values = text::plural(redactor.refused() as u64, "secret value");
+        say(&format!(
+            "note: {values} in the environment: too short to be redacted from output"
+        ));
+    }
     match cli.command {
         None => run::run(&cli.run, &settings),
         Some(Command::Check(args)) => check::check(&args, &settings),
@@ -107,19 +119,32 @@ fn fail(exit: Exit, message: &str) -> Exit {
     exit
 }
 
-/// A line, or several, on stderr. Foreign text in it can be no command of the CI system.
+/// A line, or several, on stderr: no secret, no escape sequence, no command of the CI system.
 fn say(message: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{}", text::workflow::inert(message));
+    let _ = writeln!(stderr, "{}", harmless(message));
 }
 
 /// Data on stdout. A reader that went away (`| head`) is no failure.
 fn print(data: &str) -> Exit {
-    match io::stdout().lock().write_all(data.as_bytes()) {
+    match io::stdout().lock().write_all(harmless(data).as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(
             Exit::Infrastructure,
             &format!("stdout could not be written: {error}"),
         ),
         _ => Exit::Passed,
     }
+}
+
+/// What was typed and what stands in task files is foreign text too.
+fn harmless(text: &str) -> String {
+    let lines = text
+        .split('\n')
+        .map(text::visible_line)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let text = REDACTOR
+        .get()
+        .map_or_else(|| lines.clone(), |redactor| redactor.redact(&lines));
+    text::workflow::inert(&text)
 }
