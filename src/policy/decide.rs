@@ -249,11 +249,22 @@ impl<'a> Subject<'a> {
                         Refused::new("path", format!("the path {} {why}", explain::quote(root)))
                     })?;
                 }
-                if pattern.split('/').any(|component| component == "..") {
+                // Alternatives too: a brace may hold a component.
+                let mut components = pattern.split(['/', '{', '}', ',']);
+                if components.any(|component| component == "..") {
                     return Err(Refused::new(
                         "path",
                         format!("the glob {} holds `..`", explain::quote(pattern)),
                     ));
+                }
+                if super::protect::is_kernel(Path::new(&paths::lexical("/", pattern)))
+                    && pattern.starts_with('/')
+                {
+                    let why = format!(
+                        "{} lies in `/proc`, `/sys` or `/dev`",
+                        explain::quote(pattern)
+                    );
+                    return Err(Refused::new("path", why));
                 }
                 file(Access::Glob, pattern, &glob_query(root.as_deref(), pattern))
             }

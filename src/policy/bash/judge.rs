@@ -8,7 +8,7 @@ use super::super::files::{self, Access, File};
 use super::super::rule::Specifier;
 use super::super::{Facts, Mode, PathFacts, Policy, Rule, paths};
 use super::deny_views::{Views, views};
-use super::options::inspect;
+use super::options::{commands_behind, inspect};
 use super::words::Word;
 use super::wrappers::{behind_transparent, is_state_builtin};
 use super::{Analysis, Step, Target, analyse, readonly, touched};
@@ -111,6 +111,8 @@ impl<'a> Line<'a> {
                 Access::Read
             };
             self.deny_path(access, &target.dirs, &target.word.text)?;
+            // Any word that names a file which must not be read is refused, this one too.
+            self.deny_named(Access::Read, &target.dirs, &target.word.text)?;
         }
         let has_paths = |rule: &Rule| matches!(rule.specifier(), Specifier::Path(_));
         if !self.policy.deny.iter().any(has_paths) {
@@ -453,9 +455,12 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
             }
             let mut words = step.words.as_slice();
             loop {
-                let found = inspect(words, 1);
-                for word in found.writes.iter().chain(&found.inside) {
-                    add(&step.dirs, &word.text);
+                let behind = commands_behind(words);
+                for start in std::iter::once(0).chain(behind) {
+                    let found = inspect(&words[start..], 1);
+                    for word in found.writes.iter().chain(&found.inside) {
+                        add(&step.dirs, &word.text);
+                    }
                 }
                 match behind_transparent(words) {
                     Some(inner) => words = &words[inner..],
