@@ -171,7 +171,8 @@ impl Turn<'_> {
         match self.gate(tool.as_ref(), &input) {
             Ok(permit) => {
                 let reason = permit.reason().to_owned();
-                let rule = permit.rule().map(record);
+                let mut rules = permit.rules().iter().map(record);
+                let (rule, further_rules) = (rules.next(), rules.collect());
                 self.decided(
                     call,
                     &input,
@@ -180,6 +181,7 @@ impl Turn<'_> {
                         class: "allowed",
                         reason,
                         rule,
+                        further_rules,
                         ..Decision::default()
                     },
                 )?;
@@ -467,6 +469,7 @@ impl Turn<'_> {
             class: decision.class.to_owned(),
             reason: decision.reason,
             rule: decision.rule,
+            further_rules: decision.further_rules,
             suggestion: decision.suggestion,
         })))?;
         Ok(())
@@ -481,6 +484,7 @@ struct Decision {
     class: &'static str,
     reason: String,
     rule: Option<RuleRecord>,
+    further_rules: Vec<RuleRecord>,
     suggestion: Option<String>,
 }
 
@@ -492,6 +496,7 @@ impl From<Denial> for Decision {
             class: denial.class,
             reason: denial.reason,
             rule: denial.rule.as_ref().map(record),
+            further_rules: Vec::new(),
             suggestion: denial.suggestion,
         }
     }

@@ -5,6 +5,7 @@ mod architecture;
 mod bash_fuzz;
 mod corpus;
 mod endings;
+mod explain;
 mod hooks;
 mod library;
 mod model;

@@ -955,6 +955,11 @@ pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
         .filter(move |guard| guard.heads.contains(&head))
 }
 
+/// Whether a prefix rule on a tool covers nothing but the rule's own words.
+pub(in super::super) fn needs_exact_rule(head: &str) -> bool {
+    rows(head).any(|guard| guard.extra == Extra::ExactOnly)
+}
+
 /// The table as a person reads it: the tools, and the options that a prefix rule on them does not cover.
 #[must_use]
 pub fn guarded_options() -> Vec<(String, Vec<&'static str>)> {

@@ -64,6 +64,12 @@ impl Analysis {
     }
 }
 
+/// Why a line must not run under any rule.
+#[cfg(test)]
+pub(super) fn refusal_of(line: &str) -> Option<String> {
+    analyse(line, "/").err().map(|refusal| refusal.construct)
+}
+
 /// Analyses a line that starts in `workspace`. The error is a line that must not run under any rule.
 pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> {
     let lexed = lexer::lex(line)?;

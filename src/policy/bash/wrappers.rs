@@ -149,7 +149,7 @@ const ALSO_RUN: [&str; 21] = [
 ];
 
 /// The last component of a command name.
-pub(super) fn basename(name: &str) -> &str {
+pub(in super::super) fn basename(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
