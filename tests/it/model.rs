@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::server::{Break, KEY, Play, Server, message, status};
 
-mod server;
+pub(crate) mod server;
 
 /// A limit that a test wants to see reached.
 const SHORT: Duration = Duration::from_millis(40);
