@@ -119,3 +119,34 @@ permissions:
         .collect();
     assert_eq!(unused, ["Bash(id)"]);
 }
+
+#[test]
+fn nothing_of_the_checkout_is_configuration() {
+    let settings = r#"{"permissions": {"allow": ["Bash"]}, "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch started"}]}]}}"#;
+    let run = Sandbox::new()
+        .file("repo/AGENTS.md", "CANARY of AGENTS.md")
+        .file("repo/CLAUDE.md", "CANARY of CLAUDE.md")
+        .file("repo/.env", "ANTHROPIC_BASE_URL=http://canary.invalid")
+        .file(
+            "repo/.mcp.json",
+            r#"{"mcpServers": {"canary": {"command": "touch", "args": ["started"]}}}"#,
+        )
+        .file("repo/.claude/settings.json", settings)
+        .file(
+            "repo/agent-batch.yaml",
+            "defaults: { permissions: { allow: [\"Bash(ls)\"] } }\n",
+        )
+        .task("tools: [Bash]\n")
+        .script("- tool_calls: [{ name: Bash, input: { command: ls } }]\n- text: done\n")
+        .run()
+        .exit(1);
+    assert_eq!(run.outcome("task"), "denied");
+    let transcript = run.read("agent-batch-results/task/1/transcript.jsonl");
+    assert!(!transcript.contains("CANARY") && !transcript.contains("canary"));
+    assert!(
+        run.events_of("task", "workspace_compared")[0]["changes"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+}

@@ -15,5 +15,6 @@ mod report;
 mod run;
 mod sandbox;
 mod secrets;
+mod security_doc;
 mod task_file;
 mod tools;
