@@ -290,6 +290,9 @@ pub struct ToolDecided {
     /// The rule that decided.
     #[serde(default)]
     pub rule: Option<RuleRecord>,
+    /// The further rules that a command line of several commands needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_rules: Vec<RuleRecord>,
     /// The smallest rule that would have allowed a denied call.
     #[serde(default)]
     pub suggestion: Option<String>,

@@ -286,7 +286,7 @@ impl Outcome {
                 "hook_tampered",
                 Errored,
                 false,
-                "a hook changed during the run",
+                "a hook, a task file or the project's file changed during the run",
             ),
             Self::SandboxUnavailable => row(
                 "sandbox_unavailable",

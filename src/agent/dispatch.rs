@@ -162,7 +162,8 @@ impl Turn<'_> {
         match self.gate(tool.as_ref(), &input) {
             Ok(permit) => {
                 let reason = permit.reason().to_owned();
-                let rule = permit.rule().map(record);
+                let mut rules = permit.rules().iter().map(record);
+                let (rule, further_rules) = (rules.next(), rules.collect());
                 self.decided(
                     call,
                     &input,
@@ -171,6 +172,7 @@ impl Turn<'_> {
                         class: if rule.is_some() { "rule" } else { "mode" },
                         reason,
                         rule,
+                        further_rules,
                         ..Decision::default()
                     },
                 )?;
@@ -279,6 +281,7 @@ impl Turn<'_> {
             class: decision.class.to_owned(),
             reason: decision.reason,
             rule: decision.rule,
+            further_rules: decision.further_rules,
             suggestion: decision.suggestion,
         })))?;
         Ok(())
@@ -293,6 +296,7 @@ struct Decision {
     class: &'static str,
     reason: String,
     rule: Option<RuleRecord>,
+    further_rules: Vec<RuleRecord>,
     suggestion: Option<String>,
 }
 
@@ -304,6 +308,7 @@ impl From<Denial> for Decision {
             class: denial.class,
             reason: denial.reason,
             rule: denial.rule.as_ref().map(record),
+            further_rules: Vec::new(),
             suggestion: denial.suggestion,
         }
     }

@@ -181,6 +181,7 @@ impl<'a> Attempt<'a> {
                 message,
             })?;
         }
+        let ended = self.look_at_configuration(ended);
         Ok(Work {
             denials: ended.denials,
             ended,
@@ -218,6 +219,24 @@ impl<'a> Attempt<'a> {
             })))?;
         }
         Ok((together, failures))
+    }
+
+    /// A run whose configuration changed under it has no other result than that.
+    fn look_at_configuration(&self, ended: Ended) -> Ended {
+        let changed = self.batch.pinned.changed();
+        if changed.is_empty() {
+            return ended;
+        }
+        let names: Vec<String> = changed
+            .iter()
+            .map(|path| path.strip_prefix(&self.batch.base).unwrap_or(path))
+            .map(|path| path.display().to_string())
+            .collect();
+        Ended {
+            stop: Stop::HookTampered,
+            message: format!("changed during the run: {}", names.join(", ")),
+            ..ended
+        }
     }
 
     fn last_event(&self, work: Work, duration_ms: u64) -> Kind {

@@ -5,6 +5,7 @@
 mod attempt;
 mod confine;
 mod lanes;
+mod pinned;
 mod scratch;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub use pinned::Pinned;
 pub use scratch::Scratch;
 
 use crate::clock::Clock;
@@ -60,6 +62,8 @@ pub struct Batch {
     pub watchers: Vec<SharedSink>,
     /// Paths that no task may write: task files, project configuration, the run directory.
     pub never_write: Vec<PathBuf>,
+    /// The configuration, which must be the same at the end.
+    pub pinned: Pinned,
     /// Paths that no task may read or write: the CI runner's command files.
     pub closed: Vec<PathBuf>,
     /// Tools beside the built-in ones; a task names them in `tools`.

@@ -113,15 +113,19 @@ pub(super) struct CheckArgs {
 
 /// Ask the gate.
 #[derive(Debug, Args)]
+#[command(mut_arg("tasks", |tasks| tasks.required(false).required_unless_present("cases")))]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
     pub(super) tasks: TaskArgs,
     /// The tool of the call
-    #[arg(long, value_name = "NAME")]
-    pub(super) tool: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "cases")]
+    pub(super) tool: Option<String>,
     /// The input of the call, a JSON object
-    #[arg(long, value_name = "JSON")]
-    pub(super) input: String,
+    #[arg(long, value_name = "JSON", required_unless_present = "cases")]
+    pub(super) input: Option<String>,
+    /// Answer every case of a file instead (JSON lines, each with its own mode and rules), and compare with what it expects
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(super) cases: Option<PathBuf>,
 }
 
 /// Report.

@@ -1,5 +1,8 @@
 //! `agent-batch explain`: the gate's answer for one call, offline, with the same code that decides in a run.
 
+mod cases;
+mod world;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,8 +18,18 @@ use crate::tool::{Registry, builtin};
 use crate::workspace;
 
 /// Prints one JSON line per task: what the gate answers and why. Exit 1 when a task's gate denies the call.
+/// With `--cases`, the cases of a file are answered instead.
 pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
-    let input: Value = match serde_json::from_str(&args.input) {
+    if let Some(file) = &args.cases {
+        return cases::cases(file, settings);
+    }
+    let (Some(tool), Some(input)) = (&args.tool, &args.input) else {
+        return fail(
+            Exit::Usage,
+            "`explain` needs `--tool` and `--input`, or `--cases`",
+        );
+    };
+    let input: Value = match serde_json::from_str(input) {
         Ok(input) => input,
         Err(error) => return fail(Exit::Usage, &format!("`--input` is not JSON: {error}")),
     };
@@ -27,7 +40,7 @@ pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
     let mut exit = Exit::Passed;
     let mut lines = String::new();
     for task in &loaded.tasks {
-        match answer(task, &args.tool, &input, settings) {
+        match answer(task, tool, &input, settings) {
             Ok(answer) => {
                 if answer["decision"] == "deny" {
                     exit = Exit::Failed;

@@ -71,7 +71,19 @@ fn supervise() -> u8 {
     }
 }
 
+/// Closes our memory and `/proc` entries, the environment with the model's key among them, to other processes of the
+/// same user. Root looks in all the same.
+fn close_to_other_processes() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        // Where that is refused, nothing is worse than before.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
 fn run_command(cli: Cli) -> Exit {
+    close_to_other_processes();
     let settings = match Settings::read() {
         Ok(settings) => settings,
         Err(error) => {
@@ -147,4 +159,15 @@ fn harmless(text: &str) -> String {
         .get()
         .map_or_else(|| lines.clone(), |redactor| redactor.redact(&lines));
     text::workflow::inert(&text)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+
+    #[test]
+    fn our_memory_and_environment_are_closed_to_other_processes() {
+        super::close_to_other_processes();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{Batch, Job, Scratch};
+use crate::batch::{Batch, Job, Pinned, Scratch};
 use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, github, load, say};
@@ -173,15 +173,24 @@ fn batch(
     out: PathBuf,
     watchers: Vec<SharedSink>,
 ) -> io::Result<Batch> {
-    let task_files = jobs.iter().map(|job| job.task.path.clone());
+    let redactor = Redactor::new(&settings.secrets());
+    if redactor.refused() > 0 {
+        let count = crate::text::plural(redactor.refused() as u64, "secret");
+        say(&format!(
+            "warning: {count} of the environment, shorter than {} bytes, cannot be told from other text and will not be redacted",
+            crate::redact::SHORTEST
+        ));
+    }
+    let task_files: Vec<PathBuf> = jobs.iter().map(|job| job.task.path.clone()).collect();
     let project = args
         .tasks
         .project
         .clone()
         .unwrap_or_else(|| PROJECT_FILE.into());
-    let never_write = task_files
-        .chain([settings.base.join(project), out.clone()])
-        .collect();
+    let mut never_write = task_files;
+    never_write.push(settings.base.join(project));
+    let pinned = Pinned::new(never_write.clone());
+    never_write.push(out.clone());
     Ok(Batch {
         jobs,
         parallel: args.jobs.into(),
@@ -191,10 +200,11 @@ fn batch(
         keep_workspaces: args.keep_workspaces,
         launcher: Launcher::new(settings.program.clone()),
         environment: settings.environment.clone(),
-        redactor: Arc::new(Redactor::new(&settings.secrets())),
+        redactor: Arc::new(redactor),
         clock,
         watchers,
         never_write,
+        pinned,
         closed: settings.runner_files(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),

@@ -34,7 +34,7 @@ pub struct Permit {
     input: Value,
     facts: Facts,
     policy: Arc<Policy>,
-    rule: Option<Rule>,
+    rules: Vec<Rule>,
     reason: String,
     search: Option<Access>,
 }
@@ -83,10 +83,16 @@ impl Permit {
         &self.policy.roots.workspace
     }
 
-    /// The allow rule that decided, if one did.
+    /// The allow rule that decided, if one did: the first one for a command line of several.
     #[must_use]
     pub fn rule(&self) -> Option<&Rule> {
-        self.rule.as_ref()
+        self.rules.first()
+    }
+
+    /// Every allow rule that was needed, each once: a command line needs one for each command and each file.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// Why the call is allowed, in one sentence.
@@ -138,7 +144,7 @@ pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Pe
             facts: facts.clone(),
             policy: Arc::clone(policy),
             reason: grounds.sentence(policy.mode),
-            rule: grounds.rule().cloned(),
+            rules: grounds.rules(),
             search: match call.action {
                 Action::Glob { .. } => Some(Access::Glob),
                 Action::Grep { .. } => Some(Access::Grep),
@@ -152,20 +158,38 @@ pub fn decide(call: &Call<'_>, facts: &Facts, policy: &Arc<Policy>) -> Result<Pe
 /// Why a call is allowed.
 enum Grounds<'a> {
     Rule(&'a Rule),
+    /// For a command line; at least one.
+    Rules(Vec<&'a Rule>),
     Mode,
     Output,
 }
 
-impl<'a> Grounds<'a> {
-    fn rule(&self) -> Option<&'a Rule> {
+impl Grounds<'_> {
+    fn rules(&self) -> Vec<Rule> {
         match self {
-            Self::Rule(rule) => Some(rule),
-            Self::Mode | Self::Output => None,
+            Self::Rule(rule) => vec![(*rule).clone()],
+            Self::Rules(rules) => {
+                let mut each: Vec<Rule> = Vec::new();
+                for rule in rules {
+                    if !each.contains(rule) {
+                        each.push((*rule).clone());
+                    }
+                }
+                each
+            }
+            Self::Mode | Self::Output => Vec::new(),
         }
     }
 
     fn sentence(&self, mode: Mode) -> String {
         match self {
+            Self::Rules(_) => match self.rules().as_slice() {
+                [rule] => Grounds::Rule(rule).sentence(mode),
+                rules => {
+                    let named: Vec<String> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+                    format!("the allow rules {} cover it", named.join(", "))
+                }
+            },
             Self::Rule(rule) => format!(
                 "the allow rule `{rule}` of {} covers it",
                 rule.source().file
@@ -249,11 +273,22 @@ impl<'a> Subject<'a> {
                         Refused::new("path", format!("the path {} {why}", explain::quote(root)))
                     })?;
                 }
-                if pattern.split('/').any(|component| component == "..") {
+                // Alternatives too: a brace may hold a component.
+                let mut components = pattern.split(['/', '{', '}', ',']);
+                if components.any(|component| component == "..") {
                     return Err(Refused::new(
                         "path",
                         format!("the glob {} holds `..`", explain::quote(pattern)),
                     ));
+                }
+                if super::protect::is_kernel(Path::new(&paths::lexical("/", pattern)))
+                    && pattern.starts_with('/')
+                {
+                    let why = format!(
+                        "{} lies in `/proc`, `/sys` or `/dev`",
+                        explain::quote(pattern)
+                    );
+                    return Err(Refused::new("path", why));
                 }
                 file(Access::Glob, pattern, &glob_query(root.as_deref(), pattern))
             }
@@ -370,7 +405,7 @@ impl<'a> Subject<'a> {
                 .ok_or_else(|| file.uncovered()),
             Self::Line(line) => match line.whole_shell() {
                 Some(rule) => Ok(Grounds::Rule(rule)),
-                None => line.covered().map(Grounds::Rule),
+                None => line.covered().map(Grounds::Rules),
             },
             Self::Host(host) => {
                 let rule = policy.allow.iter().find(|rule| match rule.specifier() {
@@ -487,7 +522,7 @@ pub(crate) fn permit_for_test(
         input,
         facts,
         policy,
-        rule: None,
+        rules: Vec::new(),
         reason: "a test says so".to_owned(),
         search,
     }

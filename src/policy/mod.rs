@@ -6,14 +6,17 @@
 //! `mode` and `rule` are what people write; `pattern`, `url` and `bash` are the three languages of rules; `paths`,
 //! `fold` and `protect` know about names; `files` and `bash::judge` hold the rows of the truth table for files and
 //! command lines; `decide` is the table itself. A denial always says what was refused, by which rule or for want of
-//! which, and in which mode (`explain`).
+//! which, and in which mode (`explain`). `example` lets a rule be tried alone, `narrow`
+//! tells which rules allow less than they seem to.
 
 mod bash;
 mod decide;
+mod example;
 mod explain;
 mod files;
 mod fold;
 mod mode;
+mod narrow;
 mod paths;
 mod pattern;
 mod protect;

@@ -54,6 +54,15 @@ pub(super) fn check(path: &str) -> Result<(), String> {
             name if name.len() > MAX_COMPONENT => {
                 return Err(format!("has a component longer than {MAX_COMPONENT} bytes"));
             }
+            name if !name.is_ascii() && {
+                let normal: String = name.nfkc().collect();
+                normal.ends_with('.') || normal.contains(['/', '\\'])
+            } =>
+            {
+                return Err(
+                    "has a component that some programs take for dots or a separator".into(),
+                );
+            }
             name if name.starts_with(char::is_whitespace)
                 || name.ends_with(|c: char| c == '.' || c.is_whitespace()) =>
             {

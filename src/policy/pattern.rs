@@ -51,6 +51,32 @@ impl Atom {
 }
 
 impl Pattern {
+    /// The names before the first wildcard.
+    pub(super) fn literal_start(&self) -> Vec<String> {
+        let name = |part: &Part| match part {
+            Part::Any => None,
+            Part::Name(atoms) => atoms
+                .iter()
+                .map(|atom| match atom {
+                    Atom::Char(c) => Some(*c),
+                    _ => None,
+                })
+                .collect::<Option<String>>(),
+        };
+        self.parts.iter().map_while(name).collect()
+    }
+
+    /// One component with a wildcard in it and something literal, as in `*.rs`.
+    pub(super) fn is_one_wild_name(&self) -> bool {
+        match self.parts.as_slice() {
+            [Part::Name(atoms)] => {
+                let literal = |atom: &Atom| matches!(atom, Atom::Char(_));
+                atoms.iter().any(literal) && !atoms.iter().all(literal)
+            }
+            _ => false,
+        }
+    }
+
     /// Parses a pattern; the error is a sentence.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {

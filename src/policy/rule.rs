@@ -397,6 +397,49 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_printed_command_is_a_rule_that_means_it(
+            words in proptest::collection::vec("[ -~]{0,12}", 1..6),
+            head in "[a-z][a-z0-9./_-]{0,8}",
+            prefix: bool,
+        ) {
+            let words: Vec<String> = std::iter::once(head).chain(words).collect();
+            let printed = crate::policy::explain::command(words.iter().map(String::as_str));
+            let text = format!("Bash({printed}{})", if prefix { ":*" } else { "" });
+            // What is quoted may hold a star; a bare one never stands in a printed command.
+            if words.iter().all(|word| !word.contains('*')) {
+                if let Ok(rule) = parse(&text) {
+                    proptest::prop_assert_eq!(&rule.specifier, &Specifier::Words { words, prefix });
+                    proptest::prop_assert_eq!(parse(&rule.to_string()).unwrap(), rule);
+                }
+            }
+        }
+
+        #[test]
+        fn an_escaped_path_is_a_rule_that_means_it(path in "[ -~]{1,20}(/[ -~]{1,20}){0,3}") {
+            let text = format!("Read({})", Pattern::escape(&path));
+            if let Ok(rule) = parse(&text) {
+                let Specifier::Path(pattern) = rule.specifier() else {
+                    return Err(proptest::test_runner::TestCaseError::fail("no path"));
+                };
+                let components: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+                if !path.starts_with("//") && !path.ends_with('/') {
+                    proptest::prop_assert!(pattern.allows(&components), "{}", text);
+                }
+                proptest::prop_assert_eq!(parse(&rule.to_string()).unwrap(), rule);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,60}") {
+            let parsed = parse(&text);
+            if let Ok(rule) = parsed {
+                proptest::prop_assert_eq!(rule.to_string(), text);
+            }
+        }
+    }
+
     #[test]
     fn both_spellings_of_a_prefix_are_one() {
         let specifier = |text: &str| parse(text).unwrap().specifier;

@@ -684,3 +684,63 @@ fn in_output(action: &Action) -> bool {
     };
     paths::lexical(WORKSPACE, path).starts_with("/out/output")
 }
+
+#[test]
+fn a_deny_rule_of_any_source_wins_over_allow_rules_of_every_source() {
+    let sources = ["policy", "defaults", "task", "cli"];
+    let rule = |effect, layer: &str| {
+        let source = Source {
+            layer: layer.to_owned(),
+            file: layer.to_owned(),
+        };
+        Rule::parse("Bash(ls:*)", effect, source).unwrap()
+    };
+    let allow: Vec<Rule> = sources.map(|layer| rule(Effect::Allow, layer)).into();
+    for denying in sources {
+        for mode in Mode::ALL {
+            for reversed in [false, true] {
+                let mut allow = allow.clone();
+                if reversed {
+                    allow.reverse();
+                }
+                let policy = Arc::new(Policy {
+                    mode,
+                    allow,
+                    deny: vec![rule(Effect::Deny, denying)],
+                    roots: Roots {
+                        workspace: "/ws".into(),
+                        ..Roots::default()
+                    },
+                });
+                let call = Call {
+                    tool: "Bash",
+                    input: &Value::Null,
+                    action: Action::Bash {
+                        command: "ls -l".to_owned(),
+                    },
+                    read_only: false,
+                };
+                let denial = decide(&call, &Facts::new(), &policy).unwrap_err();
+                assert_eq!(denial.class, "rule");
+                let named = denial.rule.unwrap();
+                assert_eq!(named.source().layer, denying);
+                assert!(denial.reason.contains(denying), "{}", denial.reason);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_length_is_checked_before_anything_is_read() {
+    // A line that is too long and wrong in every other way is refused for its length, and at once.
+    let line = format!("{}\u{0}$( `'\"", "( ".repeat(600_000));
+    let refusal = super::bash::refusal_of(&line).unwrap();
+    assert!(
+        refusal.contains("16384") || refusal.contains("16,384"),
+        "{refusal}"
+    );
+    assert_eq!(
+        super::decide::queries(&Action::Bash { command: line }, &Policy::default()),
+        Vec::<String>::new()
+    );
+}

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::fold::is_invisible;
+
 /// Longest URL, in bytes.
 const MAX_BYTES: usize = 8192;
 
@@ -98,9 +100,9 @@ pub(super) fn host(url: &str) -> Result<String, String> {
     }
     if url
         .chars()
-        .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+        .any(|c| c.is_control() || c.is_whitespace() || is_invisible(c) || c == '\\')
     {
-        return Err("holds a blank, a control character or a backslash".into());
+        return Err("holds a blank, an invisible character or a backslash".into());
     }
     let scheme = url.get(..8).unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("https://") {
@@ -150,9 +152,10 @@ fn check_public(host: &str) -> Result<(), String> {
             | "corp"
             | "intranet"
             | "private"
+            | "svc"
     ) || !host.contains('.')
         || host.ends_with(".home.arpa")
-        || host == "instance-data.ec2.amazonaws.com";
+        || matches!(host, "instance-data.ec2.amazonaws.com" | "metadata.goog");
     if private {
         return Err("names a host that is not public".into());
     }

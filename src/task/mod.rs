@@ -15,6 +15,7 @@ mod lint;
 mod load;
 mod locate;
 mod resolve;
+mod rule_spec;
 mod schema;
 mod source;
 mod spec;
@@ -34,6 +35,7 @@ use crate::workspace::Isolation;
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
 pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};
+pub use rule_spec::RuleSpec;
 pub use schema::{project_schema, schema};
 pub use source::LARGEST_FILE;
 pub use spec::{

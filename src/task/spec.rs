@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use super::rule_spec::RuleSpec;
 use crate::check::{CheckSpec, TimeSpan};
 use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
@@ -74,12 +75,13 @@ pub struct PermissionsSpec {
     #[serde(default)]
     #[schemars(schema_with = "mode_schema")]
     pub mode: Option<Mode>,
-    /// Rules for what is allowed, as in `Edit(src/**)` or `Bash(cargo test:*)`.
+    /// Rules for what is allowed, as in `Edit(src/**)` or `Bash(cargo test:*)`; or maps with `rule`, and with `match` and
+    /// `not_match`: examples that are checked when the file is read.
     #[serde(default)]
-    pub allow: Vec<String>,
+    pub allow: Vec<RuleSpec>,
     /// Rules for what is denied, whatever else allows it.
     #[serde(default)]
-    pub deny: Vec<String>,
+    pub deny: Vec<RuleSpec>,
     /// What a denied action means for the task: `fail`, `warn` or `ignore`. Default: `fail`.
     pub on_denied: Option<OnDenied>,
     /// Directories beside the workspace that file tools may use, relative to this file.
@@ -264,7 +266,7 @@ pub struct PolicySpec {
     pub models: Option<Vec<String>>,
     /// Rules for what is denied in every task.
     #[serde(default)]
-    pub deny: Vec<String>,
+    pub deny: Vec<RuleSpec>,
     /// The tools that a task may offer. Default: all.
     pub tools: Option<Vec<String>>,
     /// The least that a task's sandbox may be: `off`, `auto` or `required`. Default: `off`.

@@ -19,7 +19,7 @@ use self::snapshot::Snapshot;
 use crate::event::Change;
 
 pub use self::open::{open_file, read_file, replace_file};
-pub use self::resolve::{resolve, resolve_all};
+pub use self::resolve::{resolve, resolve_all, resolve_in};
 
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";

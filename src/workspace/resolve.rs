@@ -25,11 +25,19 @@ const PATH_LIMIT: usize = 4096;
 /// what it has no facts for.
 #[must_use]
 pub fn resolve(root: &Path, path: &str) -> Option<PathFacts> {
+    resolve_in(Path::new("/"), root, path)
+}
+
+/// As [`resolve`], in a file system whose `/` is the directory `base`: neither an absolute link nor `..` leads out of
+/// it, and the paths in the result begin at it. For trees that are built to be asked about.
+#[must_use]
+pub fn resolve_in(base: &Path, root: &Path, path: &str) -> Option<PathFacts> {
     if path.is_empty() || path.len() > PATH_LIMIT || path.contains('\0') {
         return None;
     }
     let lexical = lexical(root, path);
     let mut walk = Walk {
+        base,
         physical: PathBuf::from("/"),
         reached: FileKind::Directory,
         links_of_file: 1,
@@ -91,7 +99,9 @@ enum Origin {
 }
 
 /// A walk in progress.
-struct Walk {
+struct Walk<'a> {
+    /// The directory that stands for `/`.
+    base: &'a Path,
     physical: PathBuf,
     reached: FileKind,
     links_of_file: u64,
@@ -102,7 +112,7 @@ struct Walk {
     dangling: bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn run(&mut self, path: &OsStr, origin: Origin) -> Option<()> {
         let mut open: VecDeque<(OsString, Origin)> = VecDeque::new();
         self.prepend(&mut open, path, origin);
@@ -141,7 +151,7 @@ impl Walk {
         origin: Origin,
     ) -> Option<()> {
         let there = self.physical.join(name);
-        let metadata = match fs::symlink_metadata(&there) {
+        let metadata = match fs::symlink_metadata(self.on_disk(&there)) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.dangling |= origin == Origin::Link;
@@ -161,7 +171,7 @@ impl Walk {
                 self.physical = there;
                 return Some(());
             }
-            let target = fs::read_link(&there).ok()?;
+            let target = fs::read_link(self.on_disk(&there)).ok()?;
             let origin = if origin == Origin::Root {
                 Origin::Root
             } else {
@@ -180,6 +190,11 @@ impl Walk {
         };
         self.physical = there;
         Some(())
+    }
+
+    /// Where a path of the walk is found.
+    fn on_disk(&self, path: &Path) -> PathBuf {
+        self.base.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// Puts the components of a path in front of the open ones. A slash at the end demands a directory, like `.`.

@@ -183,6 +183,7 @@ fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
         class: if allowed { "rule" } else { "mode" }.into(),
         reason: reason.into(),
         rule: allowed.then(|| rule("Bash(cargo test:*)")),
+        further_rules: Vec::new(),
         suggestion: (!allowed).then(|| "Bash(git push:*)".into()),
     }))
 }

@@ -22,6 +22,8 @@ pub(super) enum Extra {
     ExactOnly,
     /// No operand may contain the text.
     NoOperandWith(&'static str),
+    /// No URL but of HTTP, in whatever spelling.
+    Web,
     /// No operand may begin with the text.
     NoOperandFrom(&'static str),
     /// No argument word may be one of these.
@@ -51,7 +53,7 @@ pub(super) struct Guard {
     /// Empty: all.
     pub(super) subcommands: &'static [&'static str],
     pub(super) style: Style,
-    /// An entry of [`Style::Words`] that ends in `*` is a prefix.
+    /// An entry that ends in `*` is a prefix.
     pub(super) refused: &'static [&'static str],
     pub(super) writes: &'static [&'static str],
     pub(super) inside: &'static [&'static str],
@@ -161,7 +163,6 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["git"],
         subcommands: &[
-            "grep",
             "diff",
             "log",
             "show",
@@ -173,6 +174,32 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         refused: &["-O"],
         valued: "eSGUnlABCMXfm",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["grep"],
+        refused: &["-O"],
+        valued: "ABCmef",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["cat-file"],
+        refused: &["--filters"],
+        known: &["--filter"],
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["bisect"],
+        extra: Extra::NoWord(&["run"]),
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["submodule"],
+        extra: Extra::NoWord(&["foreach"]),
         ..NONE
     },
     Guard {
@@ -281,6 +308,48 @@ pub(super) const TABLE: &[Guard] = &[
         ..NONE
     },
     Guard {
+        heads: &["ag", "ack"],
+        refused: &["--pager", "--ackrc", "-p", "--path-to-ignore"],
+        valued: "ABCGmg",
+        ..NONE
+    },
+    Guard {
+        heads: &["split", "csplit"],
+        extra: Extra::ExactOnly,
+        ..NONE
+    },
+    Guard {
+        heads: &["shuf"],
+        writes: &["-o", "--output"],
+        valued: "ni",
+        ..NONE
+    },
+    Guard {
+        heads: &["iconv"],
+        writes: &["-o", "--output"],
+        valued: "ft",
+        ..NONE
+    },
+    Guard {
+        heads: &["zip"],
+        refused: &[
+            "-T",
+            "--test",
+            "-TT",
+            "--unzip-command",
+            "-m",
+            "--move",
+            "-b",
+            "--temp-path",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["unzip"],
+        inside: &["-d"],
+        ..NONE
+    },
+    Guard {
         heads: &["tar", "gtar", "bsdtar"],
         refused: &[
             "--checkpoint-action",
@@ -380,9 +449,11 @@ pub(super) const TABLE: &[Guard] = &[
             "-H",
             "--header",
             "--proxy-header",
+            "--proto-default",
+            "--expand-*",
         ],
         valued: "AemruUXyYzPCh",
-        extra: Extra::NoOperandWith("file:"),
+        extra: Extra::Web,
         ..NONE
     },
     Guard {
@@ -396,12 +467,14 @@ pub(super) const TABLE: &[Guard] = &[
             "-e",
             "--rsh",
             "--rsync-path",
+            "-M",
+            "--remote-option",
             "--config",
             "--password-file",
             "--daemon",
         ],
         writes: &["--log-file", "--write-batch", "--only-write-batch"],
-        valued: "fMTB",
+        valued: "fTB",
         ..NONE
     },
     Guard {
@@ -440,7 +513,7 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["date"],
         refused: &["-f", "--file", "-s", "--set"],
-        valued: "dr",
+        valued: "drI",
         ..NONE
     },
     Guard {
@@ -696,6 +769,167 @@ pub(super) const TABLE: &[Guard] = &[
         ..NONE
     },
     Guard {
+        heads: &["gradle", "gradlew"],
+        style: Style::Words,
+        refused: &[
+            "-I*",
+            "-init-script",
+            "-b",
+            "-build-file",
+            "-c",
+            "-settings-file",
+            "-p",
+            "-project-dir",
+            "-g",
+            "-gradle-user-home",
+            "-include-build",
+            "-D*",
+            "-system-prop",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["mvn", "mvnw"],
+        style: Style::Words,
+        refused: &[
+            "-f",
+            "-file",
+            "-s",
+            "-settings",
+            "-gs",
+            "-global-settings",
+            "-t",
+            "-toolchains",
+            "-l",
+            "-log-file",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["pip", "pip3"],
+        refused: &[
+            "-i",
+            "--index-url",
+            "--extra-index-url",
+            "-f",
+            "--find-links",
+            "--proxy",
+            "--python",
+            "--config-settings",
+            "-C",
+            "-t",
+            "--target",
+            "--prefix",
+            "--root",
+            "--src",
+            "--log",
+            "--report",
+            "--cert",
+            "--trusted-host",
+        ],
+        valued: "rce",
+        ..NONE
+    },
+    Guard {
+        heads: &["eslint"],
+        refused: &[
+            "-c",
+            "--config",
+            "--rulesdir",
+            "--plugin",
+            "--resolve-plugins-relative-to",
+            "--parser",
+            "-f",
+            "--format",
+            "--flag",
+        ],
+        writes: &["-o", "--output-file", "--cache-location", "--cache-file"],
+        ..NONE
+    },
+    Guard {
+        heads: &["prettier"],
+        refused: &["--plugin", "--config", "--find-config-path"],
+        known: &["--config-precedence"],
+        ..NONE
+    },
+    Guard {
+        heads: &["jest", "vitest", "mocha"],
+        refused: &[
+            "-c",
+            "--config",
+            "-r",
+            "--require",
+            "--import",
+            "--globalSetup",
+            "--globalTeardown",
+            "--setupFiles",
+            "--setupFilesAfterEnv",
+            "--testRunner",
+            "--runner",
+            "--resolver",
+            "--transform",
+            "--testEnvironment",
+            "--environment",
+            "--reporters",
+            "--reporter",
+            "--rootDir",
+            "--root",
+            "--dir",
+            "--package",
+            "--opts",
+            "--filter",
+        ],
+        writes: &[
+            "--outputFile",
+            "--coverageDirectory",
+            "--cacheDirectory",
+            "--coverage.reportsDirectory",
+        ],
+        known: &["--run"],
+        valued: "tgR",
+        ..NONE
+    },
+    Guard {
+        heads: &["tsc"],
+        style: Style::Words,
+        refused: &["-plugins"],
+        writes: &[
+            "-outDir",
+            "-outFile",
+            "-declarationDir",
+            "-tsBuildInfoFile",
+            "-generateTrace",
+            "-generateCpuProfile",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["mypy"],
+        refused: &[
+            "--config-file",
+            "--python-executable",
+            "--custom-typeshed-dir",
+        ],
+        writes: &[
+            "--junit-xml",
+            "--html-report",
+            "--txt-report",
+            "--xml-report",
+            "--linecount-report",
+            "--any-exprs-report",
+            "--cobertura-xml-report",
+            "--cache-dir",
+        ],
+        valued: "mpc",
+        ..NONE
+    },
+    Guard {
+        heads: &["ruff"],
+        refused: &["--config"],
+        writes: &["-o", "--output-file", "--cache-dir"],
+        ..NONE
+    },
+    Guard {
         heads: &["gh"],
         refused: &["-R", "--repo", "-w", "--web", "--hostname"],
         valued: "LsqltaABHS",
@@ -719,6 +953,11 @@ pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
     TABLE
         .iter()
         .filter(move |guard| guard.heads.contains(&head))
+}
+
+/// Whether a prefix rule on a tool covers nothing but the rule's own words.
+pub(in super::super) fn needs_exact_rule(head: &str) -> bool {
+    rows(head).any(|guard| guard.extra == Extra::ExactOnly)
 }
 
 /// The table as a person reads it: the tools, and the options that a prefix rule on them does not cover.

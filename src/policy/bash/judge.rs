@@ -8,7 +8,7 @@ use super::super::files::{self, Access, File};
 use super::super::rule::Specifier;
 use super::super::{Facts, Mode, PathFacts, Policy, Rule, paths};
 use super::deny_views::{Views, views};
-use super::options::inspect;
+use super::options::{commands_behind, inspect};
 use super::words::Word;
 use super::wrappers::{behind_transparent, is_state_builtin};
 use super::{Analysis, Step, Target, analyse, readonly, touched};
@@ -34,6 +34,8 @@ const HARMLESS_NAMES: [&str; 13] = [
 const MAX_QUERIES: usize = 2048;
 
 type Row = Result<(), Box<Refused>>;
+/// The allow rules that decided, or why none did.
+type Used<'a> = Result<Vec<&'a Rule>, Box<Refused>>;
 
 /// A line that may run under some rule.
 pub(in super::super) struct Line<'a> {
@@ -111,6 +113,8 @@ impl<'a> Line<'a> {
                 Access::Read
             };
             self.deny_path(access, &target.dirs, &target.word.text)?;
+            // Any word that names a file which must not be read is refused, this one too.
+            self.deny_named(Access::Read, &target.dirs, &target.word.text)?;
         }
         let has_paths = |rule: &Rule| matches!(rule.specifier(), Specifier::Path(_));
         if !self.policy.deny.iter().any(has_paths) {
@@ -252,13 +256,12 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Row 8: a rule for every command and every file. The rule of the first command stands for all.
-    pub(in super::super) fn covered(&self) -> Result<&'a Rule, Box<Refused>> {
+    /// Row 8: the rules for every command and every file, in the order of the line.
+    pub(in super::super) fn covered(&self) -> Used<'a> {
         self.unknown()?;
-        let mut first = None;
+        let mut used = Vec::new();
         for step in &self.analysis.steps {
-            let rule = self.covers(step)?;
-            first.get_or_insert(rule);
+            used.extend(self.covers(step)?);
         }
         for target in &self.analysis.targets {
             let access = if target.writes {
@@ -266,12 +269,15 @@ impl<'a> Line<'a> {
             } else {
                 Access::Read
             };
-            self.file(access, &target.word.text, &target.dirs)?;
+            used.extend(self.file(access, &target.word.text, &target.dirs)?);
         }
-        first.ok_or_else(|| Refused::new("shell", "the command is empty"))
+        if used.is_empty() {
+            return Err(Refused::new("shell", "the command is empty"));
+        }
+        Ok(used)
     }
 
-    fn covers(&self, step: &Step) -> Result<&'a Rule, Box<Refused>> {
+    fn covers(&self, step: &Step) -> Used<'a> {
         harmless_assignments(step)?;
         // The reason of the last rule that matches but for what it leaves open beats "no rule".
         let mut reason = None;
@@ -279,9 +285,10 @@ impl<'a> Line<'a> {
         loop {
             for rule in &self.policy.allow {
                 match self.grants(rule, words, step) {
-                    Some(Ok(())) => {
+                    Some(Ok(mut used)) => {
                         self.moves(step)?;
-                        return Ok(rule);
+                        used.insert(0, rule);
+                        return Ok(used);
                     }
                     Some(Err(refused)) => reason = Some(refused),
                     None => {}
@@ -309,7 +316,7 @@ impl<'a> Line<'a> {
     }
 
     /// Whether a rule covers a command: not at all, but for something, or wholly.
-    fn grants(&self, rule: &Rule, words: &[Word], step: &Step) -> Option<Row> {
+    fn grants(&self, rule: &Rule, words: &[Word], step: &Step) -> Option<Used<'a>> {
         let Specifier::Words {
             words: fixed,
             prefix,
@@ -327,18 +334,20 @@ impl<'a> Line<'a> {
         Some(if *prefix {
             self.guarded(rule, words, fixed.len(), step)
         } else {
-            Ok(())
+            Ok(Vec::new())
         })
     }
 
-    fn guarded(&self, rule: &Rule, words: &[Word], named: usize, step: &Step) -> Row {
+    /// The rules that cover the files which options write.
+    fn guarded(&self, rule: &Rule, words: &[Word], named: usize, step: &Step) -> Used<'a> {
         let found = inspect(words, named);
         if let Some(what) = found.refused {
             let why = format!("the rule `{rule}` does not cover {what}");
             return Err(Refused::new("option", why).with_candidate(exact_rule(words)));
         }
+        let mut used = Vec::new();
         for word in &found.writes {
-            self.file(Access::Write, &word.text, &step.dirs)?;
+            used.extend(self.file(Access::Write, &word.text, &step.dirs)?);
         }
         for word in &found.inside {
             for dir in &step.dirs {
@@ -355,7 +364,7 @@ impl<'a> Line<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(used)
     }
 
     /// `cd` has to stay inside the workspace.
@@ -374,10 +383,11 @@ impl<'a> Line<'a> {
     }
 
     /// A file that the line opens needs a rule of its own, under every directory it may mean.
-    fn file(&self, access: Access, given: &str, dirs: &[String]) -> Row {
+    fn file(&self, access: Access, given: &str, dirs: &[String]) -> Used<'a> {
         paths::check(given).map_err(|why| {
             Refused::new("path", format!("the path {} {why}", explain::quote(given)))
         })?;
+        let mut used = Vec::new();
         for dir in dirs {
             let Some(facts) = self.facts.get(&paths::join(dir, given)) else {
                 let why = format!("nobody could tell where {} leads", explain::quote(given));
@@ -394,11 +404,13 @@ impl<'a> Line<'a> {
             file.kind()?;
             file.protected()?;
             file.outside()?;
-            if file.allow_rule().is_none() {
+            let Some(rule) = file.allow_rule() else {
                 return Err(file.uncovered());
-            }
+            };
+            let own = &self.policy.allow;
+            used.extend(own.iter().find(|known| std::ptr::eq(*known, rule)));
         }
-        Ok(())
+        Ok(used)
     }
 
     /// Row 5a for a redirection: by what its text says, and by where it leads if that is known.
@@ -453,9 +465,12 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
             }
             let mut words = step.words.as_slice();
             loop {
-                let found = inspect(words, 1);
-                for word in found.writes.iter().chain(&found.inside) {
-                    add(&step.dirs, &word.text);
+                let behind = commands_behind(words);
+                for start in std::iter::once(0).chain(behind) {
+                    let found = inspect(&words[start..], 1);
+                    for word in found.writes.iter().chain(&found.inside) {
+                        add(&step.dirs, &word.text);
+                    }
                 }
                 match behind_transparent(words) {
                     Some(inner) => words = &words[inner..],

@@ -1,10 +1,11 @@
 //! What a bash command line would do, found out without running it.
 //!
-//! `lexer` cuts it into `words` as bash would, `parse` builds the tree of the accepted subset, and [`analyse`] flattens the tree to
-//! steps: each simple command with the directories it may run in, each redirection with the file it opens. On the steps
+//! `lexer` cuts it into `words` as bash would, `parse` builds the tree of the accepted subset (`balance` looks at what it
+//! does not read), and [`analyse`] flattens the tree to steps: each simple command with the directories it may run in, each redirection with the file it opens. On the steps
 //! work `options` (guarded options, from the table in `guarded`), `wrappers`, `deny_views` (every way in which a
 //! command may be meant) and `readonly`. `judge` puts them together.
 
+mod balance;
 mod deny_views;
 mod dirs;
 pub(super) mod guarded;
@@ -63,6 +64,12 @@ impl Analysis {
     }
 }
 
+/// Why a line must not run under any rule.
+#[cfg(test)]
+pub(super) fn refusal_of(line: &str) -> Option<String> {
+    analyse(line, "/").err().map(|refusal| refusal.construct)
+}
+
 /// Analyses a line that starts in `workspace`. The error is a line that must not run under any rule.
 pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> {
     let lexed = lexer::lex(line)?;
@@ -71,7 +78,11 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
         nested: lexed.nested.clone(),
         ..Analysis::default()
     };
-    match parse::parse(&lexed) {
+    let tree = parse::parse(&lexed);
+    if matches!(tree, Err(Trouble::Soft(_))) {
+        balance::check(&lexed)?;
+    }
+    match tree {
         Ok(list) => dirs::flatten(&list, &lexed, workspace, &mut analysis),
         // Behind an expansion that is skipped, a syntax error may be one of ours: bash has the last word on it.
         Err(Trouble::Limit(refusal)) => return Err(refusal),

@@ -3,7 +3,7 @@
 use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
 use super::scripts;
 use super::words::Word;
-use super::wrappers::basename;
+use super::wrappers::{basename, is_wrapper};
 
 /// What a prefix rule leaves open on a command line and has to be looked at.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,46 @@ pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
             read(guard, line, subcommand, &mut found);
         }
     }
+    // A rule that names what a wrapper runs is a rule on that command too, its options included.
+    for inner in commands_behind(&words[..line.named]) {
+        let behind = inspect(&words[inner..], line.named - inner);
+        found.writes.extend(behind.writes);
+        found.inside.extend(behind.inside);
+        if let Some(what) = behind.refused {
+            found.refuse(what);
+        }
+    }
     found
+}
+
+/// Where the guarded commands begin that a command runs, of those that its words name: `sudo git`, `python3 -m pytest`,
+/// `npx eslint`.
+pub(in super::super) fn commands_behind(words: &[Word]) -> Vec<usize> {
+    let text = |at: usize| words.get(at).map_or("", |word| word.text.as_str());
+    let head = basename(text(0));
+    let next = |from: usize| {
+        (from..words.len())
+            .find(|at| !text(*at).starts_with('-'))
+            .into_iter()
+            .collect()
+    };
+    let interpreter = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    match (head, text(1)) {
+        _ if interpreter == "python" => (1..words.len())
+            .find(|at| text(at - 1) == "-m")
+            .into_iter()
+            .collect(),
+        ("npx" | "bunx" | "pnpx" | "uvx", _) => next(1),
+        ("npm" | "pnpm" | "yarn", "exec" | "dlx" | "x")
+        | ("uv" | "poetry" | "pipenv" | "pdm" | "hatch" | "rye", "run")
+        | ("bun", "x")
+        | ("bundle", "exec") => next(2),
+        _ if is_wrapper(head) => (1..words.len())
+            .find(|at| rows(basename(text(*at))).next().is_some())
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Finds git's subcommand and refuses global options that the rule does not name.
@@ -178,7 +217,10 @@ fn read_long(
         None => (text, None),
     };
     let value = value.as_ref().or(next);
-    let exact = |option: &&&str| **option == name;
+    let exact = |option: &&&str| match option.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => **option == name,
+    };
     let abbreviated = |option: &&&str| {
         option.starts_with("--") && option.starts_with(name) && !guard.known.contains(&name)
     };
@@ -309,6 +351,11 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
                 found.refuse(format!("an argument with `{part}`"));
             }
         }
+        Extra::Web => {
+            if let Some(word) = open.clone().find(|word| !is_web(&word.text)) {
+                found.refuse(format!("`{}`, which may be no web address", word.text));
+            }
+        }
         Extra::NoOperandFrom(start) => {
             if open.clone().any(|word| word.text.starts_with(start)) {
                 found.refuse(format!("an argument that begins with `{start}`"));
@@ -351,6 +398,12 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
                 .filter(|word| line.named < 2 && !word.text.starts_with('-'));
             if let Some(word) = first {
                 read_bundle(guard, line, &word.text, None, found);
+                // Their values stand behind the bundle, in its order: nobody reads that twice the same way.
+                let letters = guard.inside.iter().chain(guard.writes);
+                let mut letters = letters.filter_map(|option| option.strip_prefix('-'));
+                if letters.any(|letter| letter.len() == 1 && word.text.contains(letter)) {
+                    found.refuse(format!("options without a dash (`{}`)", word.text));
+                }
             }
             if open.clone().any(|word| word.text.contains(':')) {
                 found.refuse("an archive on another host (`host:file`)");
@@ -365,6 +418,18 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
         | Extra::Sed
         | Extra::Awk => {}
     }
+}
+
+/// Whether a word can only be read as an address of the web, or as no address at all: programs expand braces in
+/// addresses and guess what a scheme means.
+fn is_web(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let scheme = match lower.split_once(':') {
+        Some((scheme, _)) => scheme,
+        None => return true,
+    };
+    let is_host = !scheme.contains(['{', '[']) && lower.split_once("://").is_none();
+    matches!(scheme, "http" | "https") || is_host && scheme != "file"
 }
 
 pub(super) fn written(words: impl Iterator<Item = Word>, found: &mut Inspection) {

@@ -115,6 +115,31 @@ const GIT_FORMS: [(&str, &[&str]); 4] = [
     ("reflog", &["show"]),
 ];
 
+/// Whether an option of `git branch` or `git tag` does more than choose and show. What is not literal may be one.
+fn changes_refs(word: &str) -> bool {
+    const SHOWING: [&str; 12] = [
+        "--all",
+        "--remotes",
+        "--verbose",
+        "--list",
+        "--patch",
+        "--stat",
+        "--column",
+        "--color",
+        "--ignore-case",
+        "--merged",
+        "--no-merged",
+        "--contains",
+    ];
+    const VALUED: [&str; 4] = ["--sort=", "--format=", "--points-at=", "--contains="];
+    let short = || matches!(word, "-a" | "-r" | "-v" | "-vv" | "-l" | "-i" | "-p" | "-n");
+    word.is_empty()
+        || word.starts_with('-')
+            && !(short()
+                || SHOWING.contains(&word)
+                || VALUED.iter().any(|start| word.starts_with(start)))
+}
+
 /// Why a command does not count as reading, if it does not.
 pub(super) fn check(words: &[Word]) -> Result<(), String> {
     let text = |index: usize| words.get(index).and_then(Word::literal).unwrap_or_default();
@@ -124,9 +149,11 @@ pub(super) fn check(words: &[Word]) -> Result<(), String> {
         while text(at) == "--no-pager" || text(at) == "--no-optional-locks" {
             at += 1;
         }
-        let form = GIT_FORMS
-            .iter()
-            .any(|(command, forms)| *command == text(at) && forms.contains(&text(at + 1)));
+        let form = GIT_FORMS.iter().any(|(command, forms)| {
+            *command == text(at)
+                && forms.contains(&text(at + 1))
+                && (at + 2..words.len()).all(|later| !changes_refs(text(later)))
+        });
         GIT.contains(&text(at)) || form
     } else {
         COMMANDS.contains(&name)

@@ -268,7 +268,8 @@ fn harmful_awk(program: &str) -> Option<&'static str> {
 
 /// Searches a filter of jq.
 pub(super) fn jq(filter: &str, found: &mut Inspection) {
-    if filter.contains("$ENV") || has_token(filter, "env") {
+    // Between `$` and a name some versions let blanks stand.
+    if has_token(filter, "ENV") && filter.contains('$') || has_token(filter, "env") {
         found.refuse("the environment in a `jq` filter");
     }
     if has_token(filter, "import") || has_token(filter, "include") {
@@ -291,7 +292,9 @@ pub(super) fn yq(expression: &str, found: &mut Inspection) {
         "import",
         "include",
     ];
-    if expression.contains("$ENV") || REACHING.iter().any(|name| has_token(expression, name)) {
+    if has_token(expression, "ENV") && expression.contains('$')
+        || REACHING.iter().any(|name| has_token(expression, name))
+    {
         found.refuse("the environment, a file or a program in a `yq` expression");
     }
 }

@@ -70,7 +70,12 @@ const fn wrapper(name: &'static str, valued: &'static str, operands: usize) -> W
 }
 
 /// Programs whose whole purpose is to run their arguments.
-const WRAPPERS: [Wrapper; 45] = [
+const WRAPPERS: [Wrapper; 50] = [
+    wrapper("proot", "rbwqk", 0),
+    wrapper("cpulimit", "lpe", 0),
+    wrapper("chronic", "", 0),
+    wrapper("faketime", "", 1),
+    wrapper("rlwrap", "", 0),
     wrapper("sudo", "ughpCTRDUrt", 0),
     wrapper("doas", "uC", 0),
     wrapper("env", "uCS", 0),
@@ -119,7 +124,12 @@ const WRAPPERS: [Wrapper; 45] = [
 ];
 
 /// Programs that also run their arguments, but are ordinary tools of a build otherwise.
-const ALSO_RUN: [&str; 16] = [
+const ALSO_RUN: [&str; 21] = [
+    "gdb",
+    "kubectl",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+    "ld.so",
     "npx",
     "bunx",
     "pnpx",
@@ -139,7 +149,7 @@ const ALSO_RUN: [&str; 16] = [
 ];
 
 /// The last component of a command name.
-pub(super) fn basename(name: &str) -> &str {
+pub(in super::super) fn basename(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
@@ -156,7 +166,12 @@ pub(in super::super) fn is_state_builtin(name: &str) -> bool {
 /// Whether a command runs some of its arguments as a command.
 pub(super) fn runs_arguments(name: &str) -> bool {
     let name = basename(name);
-    WRAPPERS.iter().any(|wrapper| wrapper.name == name) || ALSO_RUN.contains(&name)
+    is_wrapper(name) || ALSO_RUN.contains(&name)
+}
+
+/// Whether a command's whole purpose is to run its arguments.
+pub(super) fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
 /// Whether words name nothing but shells and wrappers with their options: as a prefix they would grant every command.

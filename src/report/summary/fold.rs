@@ -223,7 +223,7 @@ impl TaskSummary {
 
     fn decided(&mut self, decided: &ToolDecided) {
         if decided.allowed {
-            if let Some(used) = &decided.rule {
+            for used in decided.rule.iter().chain(&decided.further_rules) {
                 self.unused_allow.retain(|rule| {
                     record::name(&used.rule) != rule.rule
                         || record::name(&used.source) != rule.source

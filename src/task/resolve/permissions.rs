@@ -1,11 +1,13 @@
 //! Mode and rules. The mode is pinned here for the whole run; rules keep their source, because a reader of a report
 //! wants to know who allowed what.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use super::super::BYPASS_FLAG;
 use super::super::diagnostic::quoted;
 use super::super::lint;
+use super::super::rule_spec::RuleSpec;
 use super::super::tree::Half;
 use super::{At, Context, Findings, Origin, Project, files};
 use crate::outcome::OnDenied;
@@ -31,14 +33,11 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
     let mut deny = Vec::new();
     if let Some(project) = cx.project {
         let origin = project.policy.origin(&["deny"]);
-        deny.extend(rules(
-            &project.spec.policy.deny,
-            Effect::Deny,
-            &origin,
-            findings,
-        ));
+        let own = rules(&project.spec.policy.deny, Effect::Deny, &origin, findings);
+        deny.extend(own.into_iter().map(|(_, rule)| rule));
     }
     let mut allow = Vec::new();
+    let mut places = Vec::new();
     for (origin, allowed, denied) in rule_lists(cx) {
         let (allow_at, deny_at) = match &origin {
             Origin::File { .. } => (origin.key("allow"), origin.key("deny")),
@@ -47,10 +46,16 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
                 Origin::CommandLine("--deny"),
             ),
         };
-        lint_allow(allowed, &allow_at, tools, findings);
-        allow.extend(rules(allowed, Effect::Allow, &allow_at, findings));
-        deny.extend(rules(denied, Effect::Deny, &deny_at, findings));
+        lint_allow(&allowed, &allow_at, tools, findings);
+        let own = rules(&allowed, Effect::Allow, &allow_at, findings);
+        for (index, rule) in own {
+            places.push(allow_at.index(index));
+            allow.push(rule);
+        }
+        let own = rules(&denied, Effect::Deny, &deny_at, findings);
+        deny.extend(own.into_iter().map(|(_, rule)| rule));
     }
+    lint_narrow(mode, &allow, &deny, &places, findings);
     Permissions {
         mode,
         allow,
@@ -61,21 +66,29 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
 }
 
 /// Allow and deny lists of defaults, task and command line, in this order.
-fn rule_lists<'a>(cx: &Context<'a>) -> Vec<(Origin<'a>, &'a [String], &'a [String])> {
-    let mut lists: Vec<(Origin<'a>, &'a [String], &'a [String])> = Vec::new();
+fn rule_lists<'a>(cx: &Context<'a>) -> Vec<(Origin<'a>, Cow<'a, [RuleSpec]>, Cow<'a, [RuleSpec]>)> {
+    let mut lists: Vec<(Origin<'a>, Cow<'a, [RuleSpec]>, Cow<'a, [RuleSpec]>)> = Vec::new();
     if let Some(project) = cx.project {
         let permissions = &project.spec.defaults.permissions;
         let origin = project.defaults.origin(&["permissions"]);
-        lists.push((origin, &permissions.allow, &permissions.deny));
+        lists.push((
+            origin,
+            Cow::Borrowed(&permissions.allow),
+            Cow::Borrowed(&permissions.deny),
+        ));
     }
     let permissions = &cx.spec.permissions;
     let origin = cx.layer.origin(&["permissions"]);
-    lists.push((origin, &permissions.allow, &permissions.deny));
+    lists.push((
+        origin,
+        Cow::Borrowed(&permissions.allow),
+        Cow::Borrowed(&permissions.deny),
+    ));
     let options = cx.options;
     lists.push((
         Origin::CommandLine(""),
-        &options.extra_allow,
-        &options.extra_deny,
+        typed(&options.extra_allow),
+        typed(&options.extra_deny),
     ));
     lists
 }
@@ -134,15 +147,20 @@ fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
     mode
 }
 
-/// Parses rules; what is none is said.
+/// Rules of the command line.
+fn typed(rules: &[String]) -> Cow<'static, [RuleSpec]> {
+    Cow::Owned(rules.iter().map(|rule| rule.as_str().into()).collect())
+}
+
+/// Parses rules, and tries their examples; what is wrong is said. Each comes with its place in the list.
 fn rules(
-    texts: &[String],
+    specs: &[RuleSpec],
     effect: Effect,
     origin: &Origin<'_>,
     findings: &mut Findings,
-) -> Vec<Rule> {
+) -> Vec<(usize, Rule)> {
     let mut parsed = Vec::new();
-    for (index, text) in texts.iter().enumerate() {
+    for (index, spec) in specs.iter().enumerate() {
         let source = Source {
             layer: origin.layer().to_owned(),
             file: match origin {
@@ -150,8 +168,11 @@ fn rules(
                 Origin::CommandLine(option) => (*option).to_owned(),
             },
         };
-        match Rule::parse(text, effect, source) {
-            Ok(rule) => parsed.push(rule),
+        match Rule::parse(&spec.rule, effect, source) {
+            Ok(rule) => {
+                try_examples(&rule, spec, &origin.index(index), findings);
+                parsed.push((index, rule));
+            }
             Err(error) => {
                 findings.error(&origin.index(index), error.message, error.hint.as_deref());
             }
@@ -160,9 +181,35 @@ fn rules(
     parsed
 }
 
+/// Says which examples of a rule are wrong.
+fn try_examples(rule: &Rule, spec: &RuleSpec, origin: &Origin<'_>, findings: &mut Findings) {
+    let hint = "correct the rule or its example: they disagree";
+    for (index, example) in spec.matching.iter().enumerate() {
+        if let Err(why) = rule.matches_example(example) {
+            let message = format!(
+                "the rule {} does not match its example {}: {why}",
+                quoted(&spec.rule),
+                quoted(example)
+            );
+            findings.error(&origin.key("match").index(index), message, Some(hint));
+        }
+    }
+    for (index, example) in spec.not_matching.iter().enumerate() {
+        if rule.matches_example(example).is_ok() {
+            let message = format!(
+                "the rule {} matches {}, which it must not",
+                quoted(&spec.rule),
+                quoted(example)
+            );
+            findings.error(&origin.key("not_match").index(index), message, Some(hint));
+        }
+    }
+}
+
 /// Says which allow rules allow more than anyone means, and which allow what is not offered.
-fn lint_allow(texts: &[String], origin: &Origin<'_>, tools: &[String], findings: &mut Findings) {
-    for (index, text) in texts.iter().enumerate() {
+fn lint_allow(specs: &[RuleSpec], origin: &Origin<'_>, tools: &[String], findings: &mut Findings) {
+    for (index, spec) in specs.iter().enumerate() {
+        let text = spec.rule.as_str();
         let origin = origin.index(index);
         if let Some(doubt) = lint::too_broad(text) {
             let message = format!("the rule {} {}", quoted(text), doubt.reason);
@@ -177,6 +224,22 @@ fn lint_allow(texts: &[String], origin: &Origin<'_>, tools: &[String], findings:
             );
             let hint = format!("name `{tool}` under `tools`, or remove the rule");
             findings.warning(&origin, Half::Value, message, Some(hint));
+        }
+    }
+}
+
+/// Says which allow rules allow nothing, or less than they seem to.
+fn lint_narrow(
+    mode: Mode,
+    allow: &[Rule],
+    deny: &[Rule],
+    places: &[Origin<'_>],
+    findings: &mut Findings,
+) {
+    for (rule, origin) in allow.iter().zip(places) {
+        if let Some(why) = rule.narrowness(mode, deny) {
+            let message = format!("the rule {} {why}", quoted(rule.text()));
+            findings.warning(origin, Half::Value, message, None);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! The files that say what a run may do, pinned by their hash before the first model call.
+//!
+//! Task files and the project's file are read once, so a change has no effect on the run; but somebody who changes them
+//! meanwhile has got somewhere where nobody should, or prepares the next run. Such a run is not to be trusted.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+/// Most bytes that are hashed of a file: the largest task file, and one more.
+const MOST: u64 = crate::task::LARGEST_FILE as u64 + 1;
+
+/// Files with the hashes that they had.
+#[derive(Debug, Default)]
+pub struct Pinned(Vec<(PathBuf, Option<[u8; 32]>)>);
+
+impl Pinned {
+    /// Pins files as they are now. One that does not exist has to stay away.
+    #[must_use]
+    pub fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let pin = |path: PathBuf| {
+            let hash = hash(&path).ok();
+            (path, hash)
+        };
+        Self(files.into_iter().map(pin).collect())
+    }
+
+    /// The files that are not what they were.
+    #[must_use]
+    pub fn changed(&self) -> Vec<&Path> {
+        self.0
+            .iter()
+            .filter(|(path, before)| hash(path).ok() != *before)
+            .map(|(path, _)| path.as_path())
+            .collect()
+    }
+}
+
+fn hash(path: &Path) -> io::Result<[u8; 32]> {
+    // A FIFO that came in place of the file would be read without end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    Ok(Sha256::digest(&bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_comes_or_goes_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["same", "edited", "gone"] {
+            fs::write(path(name), name).unwrap();
+        }
+        let names = ["same", "edited", "gone", "new", "absent"];
+        let pinned = Pinned::new(names.map(path));
+        assert!(pinned.changed().is_empty());
+        fs::write(path("edited"), "other").unwrap();
+        fs::remove_file(path("gone")).unwrap();
+        fs::write(path("new"), "").unwrap();
+        let changed: Vec<PathBuf> = pinned
+            .changed()
+            .into_iter()
+            .map(Path::to_path_buf)
+            .collect();
+        assert_eq!(changed, ["edited", "gone", "new"].map(path));
+    }
+}

@@ -1,0 +1,240 @@
+//! Planted secrets reach nobody: no file of the run directory, no report, no byte on the terminal; and children get an
+//! environment of their own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::model::server::{KEY, Play, Server, message};
+use crate::sandbox::{Run, Sandbox};
+
+/// A secret with characters that every encoding changes.
+const CANARY: &str = "c4n4ry/+Wert&=98765=Geheim";
+/// The forms in which it travels.
+const FORMS: [&str; 5] = [
+    CANARY,
+    "YzRuNHJ5LytXZXJ0Jj05ODc2NT1HZWhlaW0",
+    "YzRuNHJ5LytXZXJ0Jj05ODc2NT1HZWhlaW0=",
+    "c4n4ry%2F%2BWert%26%3D98765%3DGeheim",
+    "mieheG=56789=&treW+/yr4n4c",
+];
+
+fn files(directory: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        found.insert(path.display().to_string(), Vec::new());
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.insert(path.display().to_string(), fs::read(&path).unwrap());
+        }
+    }
+}
+
+/// Everything that a run left behind, by name.
+fn everything(sandbox: &Sandbox, run: &Run) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    files(&sandbox.path().join("agent-batch-results"), &mut found);
+    found.insert("stdout".into(), run.output.stdout.clone());
+    found.insert("stderr".into(), run.output.stderr.clone());
+    found
+}
+
+fn assert_clean(found: &BTreeMap<String, Vec<u8>>) {
+    for (name, bytes) in found {
+        let text = String::from_utf8_lossy(bytes);
+        for form in FORMS.iter().chain([&KEY]) {
+            if let Some(at) = text.find(form) {
+                let around: String = text.chars().skip(at.saturating_sub(80)).take(200).collect();
+                panic!("{name} holds `{form}`: ..{around}..");
+            }
+            assert!(!name.contains(form), "{name}");
+        }
+    }
+}
+
+fn call(name: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": format!("toolu_{name}_{}", input.to_string().len()), "name": name, "input": input})
+}
+
+#[test]
+fn a_planted_secret_reaches_no_file_no_report_and_no_terminal() {
+    let forms = FORMS.join("\n");
+    let long = format!("{forms}\n{}\n{forms}\n", "x".repeat(200) + "\n").repeat(400);
+    let name = "c4n4ry+Wert&=98765=Geheim"; // a path cannot hold the slash
+    let server = Server::start([
+        Play::Say(message(
+            json!([
+                {"type": "text", "text": format!("The secret is {CANARY}.")},
+                call("Bash", json!({"command": "cat leak.txt"})),
+            ]),
+            "tool_use",
+        )),
+        Play::Say(message(
+            json!([call(
+                "Bash",
+                json!({"command": format!("printf '%s' '{CANARY}'")})
+            ),]),
+            "tool_use",
+        )),
+        Play::Say(message(
+            json!([
+                call("Read", json!({"file_path": format!("{CANARY}/none")})),
+                call(
+                    "Grep",
+                    json!({"pattern": CANARY, "path": "leak.txt", "output_mode": "content"})
+                ),
+                call(
+                    "Write",
+                    json!({"file_path": format!("{name}.txt"), "content": CANARY})
+                ),
+                call("Glob", json!({"pattern": "**/*"})),
+            ]),
+            "tool_use",
+        )),
+        Play::Say(message(
+            json!([call("Bash", json!({"command": format!("rm '{CANARY}'")}))]),
+            "tool_use",
+        )),
+        Play::Say(message(
+            json!([{"type": "text", "text": format!("Bye, {}", FORMS.join(" "))}]),
+            "end_turn",
+        )),
+    ]);
+    let hook = format!(
+        "#!/bin/sh\necho '{CANARY}' >&2\nprintf '%s' '{{\"systemMessage\": \"{CANARY}\", \"hookSpecificOutput\": {{\"hookEventName\": \"PostToolUse\", \"additionalContext\": \"{CANARY}\"}}}}'\n"
+    );
+    let sandbox = Sandbox::new()
+        .file("repo/leak.txt", &long)
+        .program("tasks/hook.sh", &hook)
+        .env("CANARY_TOKEN", CANARY)
+        .env("OTHER_SECRET", name)
+        .env("ANTHROPIC_API_KEY", KEY)
+        .env("ANTHROPIC_BASE_URL", &server.address)
+        .env("GITHUB_ACTIONS", "true")
+        .task(
+            r#"
+model: anthropic/claude-test
+tools: [Bash, Read, Grep, Write, Glob]
+permissions:
+  allow: ["Bash(cat:*)", "Bash(printf:*)", "Write(**)"]
+hooks:
+  PostToolUse: [{ command: [./hook.sh] }]
+checks:
+  - reply: { contains: nothing like this }
+  - command: { run: "cat leak.txt; exit 1" }
+"#,
+        );
+    let run = sandbox.run().exit(1);
+    assert_eq!(server.requests().len(), 5, "{}", run.stderr());
+    let found = everything(&sandbox, &run);
+    assert!(
+        found.keys().any(|name| name.contains("/output/")),
+        "the long output was spilled: {:?}",
+        found.keys()
+    );
+    assert_clean(&found);
+    assert!(
+        found
+            .values()
+            .any(|bytes| String::from_utf8_lossy(bytes).contains("***"))
+    );
+    let again = sandbox.call(&["report", "agent-batch-results"]);
+    assert_clean(&everything(&sandbox, &again));
+    let shown = sandbox.call(&["show", "agent-batch-results/task/1/transcript.jsonl"]);
+    assert_clean(&everything(&sandbox, &shown));
+}
+
+#[test]
+fn a_tool_gets_exactly_the_environment_that_is_built_for_it() {
+    let sandbox = Sandbox::new()
+        .task("tools: [Bash]\npermissions: { allow: [\"Bash(env)\"] }\n")
+        .script("- tool_calls: [{ name: Bash, input: { command: env } }]\n- text: done\n")
+        .env("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+        .env("GITHUB_TOKEN", "ghs_0123456789")
+        .env("LD_PRELOAD", "")
+        .env("GIT_DIR", "/nowhere")
+        .env("NODE_OPTIONS", "--no-warnings")
+        .env("BASH_ENV", "/nowhere")
+        .env("SSH_AUTH_SOCK", "/nowhere")
+        .env("AWS_REGION", "nowhere")
+        .env("ACTIONS_RUNTIME_URL", "http://nowhere")
+        .env("LC_TOKEN", "0123456789")
+        .env("CARGO_HOME", "/cargo")
+        .env("RUSTUP_HOME", "/rustup")
+        .env("LANG", "C.UTF-8")
+        .env("TZ", "UTC")
+        .env("CI", "true");
+    let run = sandbox.run().exit(0);
+    let finished = run.events_of("task", "tool_finished");
+    let output = finished[0]["content"].as_str().unwrap();
+    let mut names: Vec<&str> = output
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .filter(|name| {
+            !name.starts_with("GIT_CONFIG_KEY_") && !name.starts_with("GIT_CONFIG_VALUE_")
+        })
+        .collect();
+    names.sort_unstable();
+    // The mark by which a call's processes are found; the last three are bash's own.
+    let mut expected = vec![
+        "AGENT_BATCH_CALL",
+        "CARGO_HOME",
+        "CI",
+        "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_EDITOR",
+        "GIT_PAGER",
+        "GIT_TERMINAL_PROMPT",
+        "HOME",
+        "LANG",
+        "NO_COLOR",
+        "PATH",
+        "RUSTUP_HOME",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "PWD",
+        "SHLVL",
+        "_",
+    ];
+    expected.sort_unstable();
+    assert_eq!(names, expected, "{output}");
+}
+
+#[test]
+fn a_secret_that_is_too_short_to_find_is_told_once() {
+    let sandbox = Sandbox::new()
+        .task("tools: []\n")
+        .script("- text: done\n")
+        .env("SHORT_TOKEN", "abc")
+        .env("LONG_TOKEN", "abcdefghijkl");
+    let run = sandbox.run().exit(0);
+    let told = "1 secret of the environment, shorter than 8 bytes";
+    assert_eq!(run.stderr().matches(told).count(), 1, "{}", run.stderr());
+}
+
+#[test]
+fn a_task_file_that_changes_during_the_run_ends_it() {
+    for (target, change) in [
+        (
+            "tasks/task.yaml",
+            "printf '# more\\n' >> ../tasks/task.yaml",
+        ),
+        ("agent-batch.yaml", "printf '{}' > ../agent-batch.yaml"),
+    ] {
+        // The gate would refuse it in the open, so it is a script's doing.
+        let sandbox = Sandbox::new()
+            .program("repo/innocent.sh", &format!("#!/bin/sh\n{change}\n"))
+            .task("tools: [Bash]\npermissions: { allow: [\"Bash(./innocent.sh)\"] }\n")
+            .script(
+                "- tool_calls: [{ name: Bash, input: { command: ./innocent.sh } }]\n- text: done\n",
+            );
+        let run = sandbox.run().exit(3);
+        assert_eq!(run.outcome("task"), "hook_tampered", "{target}");
+        assert!(run.junit().contains(target), "{}", run.junit());
+    }
+}

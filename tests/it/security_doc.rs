@@ -1,0 +1,98 @@
+//! What `docs/security.md` promises is there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    let mut open = vec![root().join(directory)];
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found
+}
+
+/// The names of all test functions.
+fn tests() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (_, text) in sources("src").into_iter().chain(sources("tests")) {
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            // Tests of a property stand in a macro; their attribute is the same.
+            let function = line
+                .strip_prefix("async ")
+                .unwrap_or(line)
+                .strip_prefix("fn ");
+            if let (true, Some(rest)) = (is_test, function) {
+                let name = rest.split('(').next().unwrap_or_default();
+                names.insert(name.to_owned());
+                is_test = false;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_table_of_requirements_names_tests_that_exist() {
+    let document = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    assert!(document.contains("\n## What the gate does not bound\n"));
+    let tests = tests();
+    assert!(tests.len() > 400, "{} tests were found", tests.len());
+    let mut numbers = Vec::new();
+    for line in document.lines() {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let number = cells[0]
+            .strip_prefix("| ")
+            .and_then(|number| number.parse::<u32>().ok());
+        let Some(number) = number else {
+            continue;
+        };
+        numbers.push(number);
+        assert_eq!(cells.len(), 4, "{line}");
+        let state = cells[2];
+        let test = cells[3]
+            .trim_end_matches(" |")
+            .trim_matches(['`', '|', ' ']);
+        match state.split([':', ';', ' ']).next().unwrap() {
+            "holds" => assert!(tests.contains(test), "{number}: there is no test `{test}`"),
+            "other" | "not" => assert!(
+                test.is_empty() || tests.contains(test),
+                "{number}: `{test}`"
+            ),
+            _ => panic!("{number}: `{state}` is no state"),
+        }
+    }
+    assert_eq!(numbers, (1..=61).collect::<Vec<u32>>());
+}
+
+#[test]
+fn only_the_gate_makes_a_permit() {
+    for (path, text) in sources("src") {
+        let makes = text
+            .split("Permit {")
+            .zip(text.split("Permit {").skip(1))
+            .filter(|(before, _)| {
+                !before.ends_with("struct ")
+                    && !before.ends_with("impl ")
+                    && !before.ends_with("-> ")
+            })
+            .count();
+        let gate = path.ends_with("src/policy/decide.rs");
+        assert!(makes == 0 || gate, "{} makes a permit", path.display());
+    }
+}
