@@ -80,13 +80,8 @@ impl Attempt<'_> {
         }
         // Hooks are the task's own programs; what lies beside them belongs to them.
         let files = task.hooks.iter().flat_map(|hook| &hook.command).map(Path::new);
-        let files: Vec<PathBuf> =
-            files.filter(|file| file.is_absolute()).filter_map(|file| file.canonicalize().ok()).collect();
-        for file in &files {
-            plan.read(file);
-            if let Some(beside) = file.parent() {
-                plan.read(beside);
-            }
+        for file in files.filter(|file| file.is_absolute()) {
+            plan.read_program(file);
         }
         plan.protect_steering(root, |name| task.allow.iter().any(|rule| rule.text().contains(name)));
         for path in self.never_write(root).into_iter().chain([self.batch.launcher.program().to_path_buf()]) {

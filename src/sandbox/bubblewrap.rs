@@ -91,6 +91,10 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
             Place::Writable(path) => line.mount("--bind", &path, &path),
         }
     }
+    for path in plan.passages.iter().filter(|path| !plan.is_visible(path)) {
+        line.words(&["--dir"]);
+        line.0.push(path.into());
+    }
     for path in plan.hidden_and_visible() {
         if path.is_dir() {
             line.words(&["--tmpfs"]);
@@ -144,6 +148,7 @@ mod tests {
             writable: vec!["/ws".into(), "/private/home".into()],
             readable: vec!["/usr".into()],
             hidden: Vec::new(),
+            passages: vec!["/tasks".into(), "/ws/in".into()],
             protected: vec![Protected { path: "/ws/a/b".into(), missing: Missing::Placeholder }],
             network: Network::Deny,
         }
@@ -152,6 +157,7 @@ mod tests {
     #[test]
     fn every_namespace_is_asked_for_and_all_rights_are_dropped() {
         let line = line(&plan());
+        assert!(line.contains("--dir /tasks") && !line.contains("--dir /ws/in"), "{line}");
         for word in ALWAYS.iter().chain(&["--unshare-net", "--remount-ro /"]) {
             assert!(line.contains(word), "{word}: {line}");
         }

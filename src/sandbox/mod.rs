@@ -176,7 +176,7 @@ impl Confinement {
         #[cfg(target_os = "linux")]
         {
             if self.layers.landlock.is_some() {
-                landlock::restrict(&self.plan, self.layers.bubblewrap.is_some())?;
+                landlock::restrict(&self.plan, &self.layers)?;
             }
             if self.layers.seccomp {
                 seccomp::restrict(self.sockets())?;

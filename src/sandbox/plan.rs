@@ -62,6 +62,8 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// Not there, whatever else is.
     pub hidden: Vec<PathBuf>,
+    /// Directories that are there and empty, because a path leads through them: `tasks/../hooks/a.sh`.
+    pub passages: Vec<PathBuf>,
     /// Read at most, though they lie in something that is written.
     pub protected: Vec<Protected>,
     /// Whether the network is reached.
@@ -145,6 +147,16 @@ impl Plan {
         }
     }
 
+    /// Lets a program be found by this path, whatever it leads through, and read with what lies beside it.
+    pub fn read_program(&mut self, path: &Path) {
+        self.passages.extend(passages(path));
+        let Ok(file) = path.canonicalize() else { return };
+        self.read(&file);
+        if let Some(beside) = file.parent() {
+            self.read(beside);
+        }
+    }
+
     /// Lets a file or a directory be read, unless it holds far more than it can be meant to.
     pub fn read(&mut self, path: &Path) {
         let wide = path.components().filter(|part| matches!(part, Component::Normal(_))).count() < 2;
@@ -204,10 +216,14 @@ impl Plan {
         places
     }
 
+    /// Whether the path lies in something that is read or written.
+    pub(super) fn is_visible(&self, path: &Path) -> bool {
+        self.readable.iter().chain(&self.writable).any(|place| path.starts_with(place))
+    }
+
     /// What is hidden, is there, and would be seen.
     pub(super) fn hidden_and_visible(&self) -> Vec<PathBuf> {
-        let visible = |path: &Path| self.readable.iter().chain(&self.writable).any(|place| path.starts_with(place));
-        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter(|path| visible(path)).cloned().collect();
+        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter(|path| self.is_visible(path)).cloned().collect();
         hidden.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
         hidden.sort();
         hidden.dedup();
@@ -225,6 +241,20 @@ impl Plan {
         above.reverse();
         above
     }
+}
+
+/// The directories that a path enters and leaves again.
+fn passages(path: &Path) -> Vec<PathBuf> {
+    let (mut found, mut here) = (Vec::new(), PathBuf::new());
+    for part in path.components() {
+        if part == Component::ParentDir {
+            found.push(here.clone());
+            here.pop();
+        } else {
+            here.push(part);
+        }
+    }
+    found
 }
 
 /// A directory of programs, and what its programs need.
@@ -373,6 +403,12 @@ mod tests {
         for closed in [&home, &home.join(".local"), &home.join(".local/share"), Path::new("/")] {
             assert!(!plan.readable.iter().any(|path| path == closed), "{}", closed.display());
         }
+    }
+
+    #[test]
+    fn a_path_leads_through_what_it_enters_and_leaves() {
+        assert_eq!(passages(Path::new("/a/b/../c/./d/../e")), [Path::new("/a/b"), Path::new("/a/c/d")]);
+        assert!(passages(Path::new("/a/b")).is_empty());
     }
 
     #[test]
