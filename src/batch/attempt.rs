@@ -111,9 +111,12 @@ impl<'a> Attempt<'a> {
         let held = self.hold(root, &environment).await;
         let hooks = self.hooks(root, &environment, &held.launcher, cancel);
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
-        emitter.emit(Kind::TaskStarted(Box::new(
-            self.started(&registry, &system, digest, held.record),
-        )))?;
+        emitter.emit(Kind::TaskStarted(Box::new(self.started(
+            &registry,
+            &system,
+            digest,
+            held.record,
+        ))))?;
         if let Some(message) = held.warning {
             emitter.emit(Kind::Warned {
                 code: "sandbox".into(),

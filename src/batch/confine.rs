@@ -40,10 +40,14 @@ impl Attempt<'_> {
             return held;
         }
         if mode == Mode::Off {
-            held.warning = Some("the sandbox is off: processes run with all rights of the user".to_owned());
+            held.warning =
+                Some("the sandbox is off: processes run with all rights of the user".to_owned());
             return held;
         }
-        let enforced = held.launcher.enforceable(network, self.batch.scratch.root()).await;
+        let enforced = held
+            .launcher
+            .enforceable(network, self.batch.scratch.root())
+            .await;
         held.record.layers = enforced.layers.names();
         held.record.held.clone_from(&enforced.held);
         held.record.missing.clone_from(&enforced.missing);
@@ -55,23 +59,40 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        held.launcher = held.launcher.confined(enforced.layers.clone(), self.plan(root, environment));
+        held.launcher = held
+            .launcher
+            .confined(enforced.layers.clone(), self.plan(root, environment));
         held
     }
 
     /// Whether anything in the task can start a process.
     fn starts_processes(&self) -> bool {
         let task = self.task;
-        let by_tool = task.tools.iter().any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
-        by_tool || !task.hooks.is_empty() || task.checks.iter().any(|check| check.kind() == "command")
+        let by_tool = task
+            .tools
+            .iter()
+            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
+        by_tool
+            || !task.hooks.is_empty()
+            || task.checks.iter().any(|check| check.kind() == "command")
     }
 
     fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
         let task = self.task;
-        let mut plan = Plan::new(root, &self.scratch.join("home"), &self.scratch.join("tmp"), environment);
+        let mut plan = Plan::new(
+            root,
+            &self.scratch.join("home"),
+            &self.scratch.join("tmp"),
+            environment,
+        );
         plan.network = task.network;
         plan.writable.extend(task.additional.iter().cloned());
-        if let Some(home) = self.batch.environment.get("HOME").filter(|home| !home.is_empty()) {
+        if let Some(home) = self
+            .batch
+            .environment
+            .get("HOME")
+            .filter(|home| !home.is_empty())
+        {
             plan.hide_home(Path::new(home));
         }
         plan.hidden.extend(self.batch.closed.iter().cloned());
@@ -79,14 +100,27 @@ impl Attempt<'_> {
             plan.read(&output);
         }
         // Hooks are the task's own programs; what lies beside them belongs to them.
-        let files = task.hooks.iter().flat_map(|hook| &hook.command).map(Path::new);
+        let files = task
+            .hooks
+            .iter()
+            .flat_map(|hook| &hook.command)
+            .map(Path::new);
         for file in files.filter(|file| file.is_absolute()) {
             plan.read_program(file);
         }
-        plan.protect_steering(root, |name| task.allow.iter().any(|rule| rule.text().contains(name)));
-        for path in self.never_write(root).into_iter().chain([self.batch.launcher.program().to_path_buf()]) {
+        plan.protect_steering(root, |name| {
+            task.allow.iter().any(|rule| rule.text().contains(name))
+        });
+        for path in
+            self.never_write(root)
+                .into_iter()
+                .chain([self.batch.launcher.program().to_path_buf()])
+        {
             let path = physical(&path);
-            let inside = plan.writable.iter().any(|place| path.starts_with(place) && path != *place);
+            let inside = plan
+                .writable
+                .iter()
+                .any(|place| path.starts_with(place) && path != *place);
             let parent_is_there = path.parent().is_some_and(Path::is_dir);
             if inside && parent_is_there {
                 plan.protect(path, Missing::Placeholder);
@@ -108,7 +142,10 @@ fn lack(enforced: &Enforced) -> String {
         "no sandbox works on this machine: processes run with all rights of the user".to_owned()
     } else {
         let layers = enforced.layers.names().join(", ");
-        format!("this machine's ({layers}) does not hold: {}", enforced.missing.join("; "))
+        format!(
+            "this machine's ({layers}) does not hold: {}",
+            enforced.missing.join("; ")
+        )
     };
     let why = if enforced.problems.is_empty() {
         String::new()

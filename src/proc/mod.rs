@@ -209,8 +209,15 @@ impl Launcher {
         }
 
         // Where mounts protect what is not there, something has to be.
-        let held = self.confined.as_ref().filter(|confined| confined.confinement.layers.bubblewrap.is_some());
-        let held = held.map(|confined| confined.placeholders.hold(&confined.confinement.plan.protected));
+        let held = self
+            .confined
+            .as_ref()
+            .filter(|confined| confined.confinement.layers.bubblewrap.is_some());
+        let held = held.map(|confined| {
+            confined
+                .placeholders
+                .hold(&confined.confinement.plan.protected)
+        });
         let (control, remote) = UnixStream::pair()?;
         let (out_reader, out_writer) = io::pipe()?;
         let (err_reader, err_writer) = match spec.stderr {
@@ -236,7 +243,10 @@ impl Launcher {
             let pump = async {
                 tokio::join!(pump(out_reader, &mut stdout), pump(err_reader, &mut stderr));
             };
-            let confinement = self.confined.as_ref().map(|confined| confined.confinement.clone());
+            let confinement = self
+                .confined
+                .as_ref()
+                .map(|confined| confined.confinement.clone());
             let steer = call.steer(spec, confinement, cancel);
             tokio::pin!(pump);
             tokio::pin!(steer);
@@ -255,7 +265,9 @@ impl Launcher {
         drop(held);
         let (ending, leaked) = match outcome {
             // A sandbox says why it fails where the command's output would have been.
-            Err(error) if self.confined.is_some() => return Err(with_output(&error, stdout, stderr)),
+            Err(error) if self.confined.is_some() => {
+                return Err(with_output(&error, stdout, stderr));
+            }
             outcome => outcome?,
         };
         Ok(finished(ending, stdout, stderr, leaked))
@@ -277,7 +289,10 @@ fn with_output(error: &io::Error, stdout: Capture, stderr: Capture) -> io::Error
     if said.is_empty() {
         return io::Error::new(error.kind(), error.to_string());
     }
-    io::Error::new(error.kind(), format!("{error}: {}", crate::text::head(&said, 500)))
+    io::Error::new(
+        error.kind(),
+        format!("{error}: {}", crate::text::head(&said, 500)),
+    )
 }
 
 fn beside_for_stderr(path: PathBuf) -> PathBuf {

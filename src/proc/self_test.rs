@@ -61,19 +61,26 @@ impl Launcher {
             Network::Deny => &self.tested.deny,
             Network::Allow => &self.tested.allow,
         };
-        let answer = cell.get_or_init(|| async { Arc::new(self.try_layers(network, scratch).await) });
+        let answer =
+            cell.get_or_init(|| async { Arc::new(self.try_layers(network, scratch).await) });
         Arc::clone(answer.await)
     }
 
     async fn try_layers(&self, network: Network, scratch: &Path) -> Enforced {
-        let mut enforced = Enforced { layers: self.layers.clone(), ..Enforced::default() };
+        let mut enforced = Enforced {
+            layers: self.layers.clone(),
+            ..Enforced::default()
+        };
         if enforced.layers.bubblewrap.is_none() {
-            enforced.problems.push("`bwrap` is not installed".to_owned());
+            enforced
+                .problems
+                .push("`bwrap` is not installed".to_owned());
         }
         while !enforced.layers.is_empty() {
             match self.attempt(&enforced.layers, network, scratch).await {
                 Ok(attempts) => {
-                    let (held, missing): (Vec<_>, Vec<_>) = attempts.into_iter().partition(|attempt| attempt.held);
+                    let (held, missing): (Vec<_>, Vec<_>) =
+                        attempts.into_iter().partition(|attempt| attempt.held);
                     enforced.held = held.into_iter().map(|attempt| attempt.what).collect();
                     enforced.missing = missing.into_iter().map(|attempt| attempt.what).collect();
                     return enforced;
@@ -85,27 +92,50 @@ impl Launcher {
                 }
             }
         }
-        enforced.missing.push("everything: processes run with all rights of this user".to_owned());
+        enforced
+            .missing
+            .push("everything: processes run with all rights of this user".to_owned());
         enforced
     }
 
     /// Lays out the targets and runs the probe among them.
-    async fn attempt(&self, layers: &Layers, network: Network, scratch: &Path) -> io::Result<Vec<Attempt>> {
-        let place = tempfile::Builder::new().prefix("self-test-").tempdir_in(scratch)?;
+    async fn attempt(
+        &self,
+        layers: &Layers,
+        network: Network,
+        scratch: &Path,
+    ) -> io::Result<Vec<Attempt>> {
+        let place = tempfile::Builder::new()
+            .prefix("self-test-")
+            .tempdir_in(scratch)?;
         let at = |name: &str| place.path().join(name);
-        for directory in ["outside", "workspace", "workspace/.git", "workspace/.git/hooks", "home", "tmp"] {
+        for directory in [
+            "outside",
+            "workspace",
+            "workspace/.git",
+            "workspace/.git/hooks",
+            "home",
+            "tmp",
+        ] {
             fs::create_dir_all(at(directory))?;
         }
         fs::write(at("outside/secret"), SECRET)?;
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
         let unix = UnixListener::bind(at("outside/socket"));
-        let name = format!("agent-batch-{}-{}", std::process::id(), place.path().display());
+        let name = format!(
+            "agent-batch-{}-{}",
+            std::process::id(),
+            place.path().display()
+        );
         let hidden = abstract_listener(&name);
         let mut plan = Plan::new(&at("workspace"), &at("home"), &at("tmp"), &BTreeMap::new());
         plan.network = network;
         let own = at("workspace/agent-batch.yaml");
         plan.protect(own.clone(), Missing::Placeholder);
-        let port = tcp.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
+        let port = tcp
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok())
+            .map(|address| address.port());
         let targets = Targets {
             outside: at("outside"),
             secret: at("outside/secret"),
@@ -128,8 +158,14 @@ impl Launcher {
             spill: None,
             stderr: Stderr::Separate,
         };
-        let finished =
-            self.confined(layers.clone(), plan).run(spec, Arc::new(Redactor::default()), &CancellationToken::new()).await;
+        let finished = self
+            .confined(layers.clone(), plan)
+            .run(
+                spec,
+                Arc::new(Redactor::default()),
+                &CancellationToken::new(),
+            )
+            .await;
         drop((tcp, unix, hidden));
         let finished = finished?;
         match finished.ending {
@@ -158,7 +194,10 @@ fn abstract_listener(_name: &str) -> io::Result<()> {
 pub fn probe_sandbox() -> u8 {
     let mut input = Vec::new();
     let read = io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut input);
-    let Some(targets) = read.ok().and_then(|_| serde_json::from_slice::<Targets>(&input).ok()) else {
+    let Some(targets) = read
+        .ok()
+        .and_then(|_| serde_json::from_slice::<Targets>(&input).ok())
+    else {
         return 2;
     };
     match serde_json::to_writer(io::stdout().lock(), &probe::run(&targets)) {

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[must_use]
 pub fn supervise(program: &Path) -> u8 {
     serve(|order| match &order.confinement {
-        Some(confinement) => Started::confined(confinement.clone(), order, program),
+        Some(confinement) => Started::confined(confinement, &order, program),
         None => start(order).map(Started::plain),
     })
 }
@@ -62,11 +62,15 @@ pub fn confine() -> u8 {
         // Only this thread gives up its rights, and the command with it.
         let starting = thread::spawn(move || {
             confinement.restrict().map_err(|error| {
-                not_started(&format!("the sandbox could not be set up from inside: {error}"))
+                not_started(&format!(
+                    "the sandbox could not be set up from inside: {error}"
+                ))
             })?;
             start(order)
         });
-        let started = starting.join().map_err(|_| not_started("the sandbox could not be set up: a crash"))?;
+        let started = starting
+            .join()
+            .map_err(|_| not_started("the sandbox could not be set up: a crash"))?;
         started.map(Started::plain)
     })
 }
@@ -97,7 +101,10 @@ struct Started {
 
 impl Started {
     fn plain(child: Pid) -> Self {
-        Self { child, inside: None }
+        Self {
+            child,
+            inside: None,
+        }
     }
 
     /// Starts a sandbox, and in it the supervisor that gets the order.
@@ -105,8 +112,9 @@ impl Started {
         clippy::disallowed_methods,
         reason = "`proc` is the one place that starts processes"
     )]
-    fn confined(confinement: Confinement, order: Order, program: &Path) -> Result<Self, Report> {
-        let failed = |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
+    fn confined(confinement: &Confinement, order: &Order, program: &Path) -> Result<Self, Report> {
+        let failed =
+            |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
         let mut line = confinement.outer(program, &order.cwd).into_iter();
         let first = line.next();
         let mut command = Command::new(first.clone().unwrap_or_else(|| program.into()));
@@ -127,12 +135,18 @@ impl Started {
         let mut writer = inside.try_clone().map_err(failed)?;
         // A sandbox that fails does not read; its end closes the socket.
         thread::spawn(move || writer.write_all(&bytes));
-        Ok(Self { child: Pid::from_child(&child), inside: Some(inside) })
+        Ok(Self {
+            child: Pid::from_child(&child),
+            inside: Some(inside),
+        })
     }
 }
 
 fn not_started(message: &str) -> Report {
-    Report::NotStarted { os_error: None, message: message.to_owned() }
+    Report::NotStarted {
+        os_error: None,
+        message: message.to_owned(),
+    }
 }
 
 fn carry_out(started: Started, control: &UnixStream) -> Report {
@@ -153,20 +167,39 @@ fn carry_out(started: Started, control: &UnixStream) -> Report {
     } else {
         end_everything(child)
     };
-    let (code, signal) = (status.and_then(WaitStatus::exit_status), status.and_then(WaitStatus::terminating_signal));
+    let (code, signal) = (
+        status.and_then(WaitStatus::exit_status),
+        status.and_then(WaitStatus::terminating_signal),
+    );
     let Some(inside) = inside else {
-        return Report::Ended { code, signal, leaked };
+        return Report::Ended {
+            code,
+            signal,
+            leaked,
+        };
     };
     match report_from(inside) {
-        Some(Report::Ended { code, signal, leaked: more }) => {
-            Report::Ended { code, signal, leaked: leaked.saturating_add(more) }
-        }
+        Some(Report::Ended {
+            code,
+            signal,
+            leaked: more,
+        }) => Report::Ended {
+            code,
+            signal,
+            leaked: leaked.saturating_add(more),
+        },
         Some(not_started) => not_started,
-        None if watch.stopped.load(Ordering::SeqCst) || signal.is_some() => Report::Ended { code, signal, leaked },
+        None if watch.stopped.load(Ordering::SeqCst) || signal.is_some() => Report::Ended {
+            code,
+            signal,
+            leaked,
+        },
         // The sandbox tells the signal that ended the supervisor inside by its exit code.
-        None if code.is_some_and(|code| code > 128) => {
-            Report::Ended { code: None, signal: code.map(|code| code - 128), leaked }
-        }
+        None if code.is_some_and(|code| code > 128) => Report::Ended {
+            code: None,
+            signal: code.map(|code| code - 128),
+            leaked,
+        },
         None => not_started(&format!(
             "the sandbox ended with exit code {} before the command was started",
             code.unwrap_or(-1)

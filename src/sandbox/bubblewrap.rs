@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Missing, Network, Place, Plan};
 
-/// Where `bwrap` is looked for. Ubuntu's AppArmor profile gives user namespaces to the first path only; a search path may
+/// Where `bwrap` is looked for. Ubuntu's `AppArmor` profile gives user namespaces to the first path only; a search path may
 /// lead into the workspace, these do not.
 const PATHS: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 /// Says 1 where Ubuntu (since 24.04) keeps user namespaces from programs without a profile.
@@ -34,7 +34,10 @@ const ALWAYS: [&str; 13] = [
 
 /// The program, where it is trusted to be.
 pub(super) fn find() -> Option<PathBuf> {
-    PATHS.into_iter().map(PathBuf::from).find(|path| path.is_file())
+    PATHS
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.is_file())
 }
 
 /// What to do on a machine where `bwrap` is missing or fails.
@@ -59,7 +62,13 @@ pub(super) fn advice() -> String {
 }
 
 /// `bwrap` with its arguments up to `--`.
-pub(super) fn command_line(bwrap: &Path, plan: &Plan, program: &Path, cwd: &Path, loose: bool) -> Vec<OsString> {
+pub(super) fn command_line(
+    bwrap: &Path,
+    plan: &Plan,
+    program: &Path,
+    cwd: &Path,
+    loose: bool,
+) -> Vec<OsString> {
     let mut line = Line(vec![bwrap.into()]);
     line.words(&ALWAYS);
     if plan.network == Network::Deny {
@@ -78,7 +87,16 @@ pub(super) fn command_line(bwrap: &Path, plan: &Plan, program: &Path, cwd: &Path
 }
 
 fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
-    line.words(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
+    line.words(&[
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/dev/shm",
+        "--remount-ro",
+        "/dev",
+    ]);
     line.words(&["--dir", "/run", "--dir", "/var/tmp", "--bind"]);
     line.0.extend([plan.tmp.clone().into(), "/tmp".into()]);
     for place in plan.places() {
@@ -137,7 +155,13 @@ mod tests {
     use super::*;
 
     fn line(plan: &Plan) -> String {
-        let line = command_line(Path::new("/usr/bin/bwrap"), plan, Path::new("/opt/ab"), Path::new("/ws"), false);
+        let line = command_line(
+            Path::new("/usr/bin/bwrap"),
+            plan,
+            Path::new("/opt/ab"),
+            Path::new("/ws"),
+            false,
+        );
         let words: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
         words.join(" ")
     }
@@ -149,7 +173,10 @@ mod tests {
             readable: vec!["/usr".into()],
             hidden: Vec::new(),
             passages: vec!["/tasks".into(), "/ws/in".into()],
-            protected: vec![Protected { path: "/ws/a/b".into(), missing: Missing::Placeholder }],
+            protected: vec![Protected {
+                path: "/ws/a/b".into(),
+                missing: Missing::Placeholder,
+            }],
             network: Network::Deny,
         }
     }
@@ -157,7 +184,10 @@ mod tests {
     #[test]
     fn every_namespace_is_asked_for_and_all_rights_are_dropped() {
         let line = line(&plan());
-        assert!(line.contains("--dir /tasks") && !line.contains("--dir /ws/in"), "{line}");
+        assert!(
+            line.contains("--dir /tasks") && !line.contains("--dir /ws/in"),
+            "{line}"
+        );
         for word in ALWAYS.iter().chain(&["--unshare-net", "--remount-ro /"]) {
             assert!(line.contains(word), "{word}: {line}");
         }
@@ -167,14 +197,20 @@ mod tests {
 
     #[test]
     fn the_network_is_shared_only_when_the_plan_says_so() {
-        let open = Plan { network: Network::Allow, ..plan() };
+        let open = Plan {
+            network: Network::Allow,
+            ..plan()
+        };
         assert!(!line(&open).contains("--unshare-net"));
     }
 
     #[test]
     fn a_protected_path_comes_after_the_workspace_and_its_directories_are_pinned() {
         let line = line(&plan());
-        let place = |words: &str| line.find(words).unwrap_or_else(|| panic!("{words}: {line}"));
+        let place = |words: &str| {
+            line.find(words)
+                .unwrap_or_else(|| panic!("{words}: {line}"))
+        };
         assert!(place("--bind /ws /ws") < place("--bind-try /ws/a /ws/a"));
         assert!(place("--bind-try /ws/a /ws/a") < place("--ro-bind-try /ws/a/b /ws/a/b"));
         assert!(place("--ro-bind-try /ws/a/b /ws/a/b") < place("--remount-ro / "));

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::{Layers, Network, Plan};
@@ -16,17 +16,37 @@ pub(super) const SCOPES: u32 = 6;
 /// The newest ABI whose rights are all handled.
 const NEWEST: ABI = ABI::V7;
 /// Devices that programs write to.
-const DEVICES: [&str; 8] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts"];
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/ptmx",
+    "/dev/pts",
+];
 
 /// The ABI of the running kernel, if Landlock is enabled there. The kernel tells whoever restricts itself, so a thread that
 /// ends at once gives up nothing.
 pub(super) fn abi() -> Option<u32> {
     let ask = || {
         let everything = path_beneath_rules(["/"], AccessFs::Execute);
-        let ruleset = Ruleset::default().handle_access(AccessFs::Execute).ok()?.create().ok()?;
-        match ruleset.add_rules(everything).ok()?.restrict_self().ok()?.landlock {
-            LandlockStatus::Available { effective_abi, .. } => u32::try_from(effective_abi as i32).ok(),
+        let ruleset = Ruleset::default()
+            .handle_access(AccessFs::Execute)
+            .ok()?
+            .create()
+            .ok()?;
+        match ruleset
+            .add_rules(everything)
+            .ok()?
+            .restrict_self()
+            .ok()?
+            .landlock
+        {
+            LandlockStatus::Available { effective_abi, .. } => {
+                u32::try_from(effective_abi as i32).ok()
+            }
             LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => None,
         }
     };
@@ -48,10 +68,20 @@ pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
         .map_err(io::Error::other)?;
     // A network namespace has a loopback device of its own, which tests of servers need.
     if plan.network == Network::Deny && !namespaces {
-        rules = rules.handle_access(AccessNet::from_all(NEWEST)).map_err(io::Error::other)?;
+        rules = rules
+            .handle_access(AccessNet::from_all(NEWEST))
+            .map_err(io::Error::other)?;
     }
-    let own: &[&str] = if namespaces && !layers.loose_mounts { &["/tmp", "/dev/shm"] } else { &[] };
-    let writable = plan.writable.iter().map(|path| path.as_path()).chain(own.iter().map(Path::new));
+    let own: &[&str] = if namespaces && !layers.loose_mounts {
+        &["/tmp", "/dev/shm"]
+    } else {
+        &[]
+    };
+    let writable = plan
+        .writable
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(own.iter().map(Path::new));
     let devices = DEVICES.iter().map(Path::new);
     let hidden = plan.hidden_and_visible();
     // What is hidden is taken out of what is read: its directories are only listed.
@@ -69,7 +99,9 @@ pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(io::Error::other)?;
     if status.ruleset == RulesetStatus::NotEnforced {
-        return Err(io::Error::other("the kernel does not enforce Landlock's rules"));
+        return Err(io::Error::other(
+            "the kernel does not enforce Landlock's rules",
+        ));
     }
     Ok(())
 }
@@ -109,6 +141,10 @@ mod tests {
         assert_eq!(readable, [root.join("a/b"), root.join("c")]);
         assert_eq!(listed, [root.to_path_buf(), root.join("a")]);
         assert_eq!(parts(root, &[]).0, [root]);
-        assert!(parts(&root.join("a/secret"), &[root.join("a")]).0.is_empty());
+        assert!(
+            parts(&root.join("a/secret"), &[root.join("a")])
+                .0
+                .is_empty()
+        );
     }
 }

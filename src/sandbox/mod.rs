@@ -36,7 +36,18 @@ pub use self::plan::{Missing, Place, Plan, Protected};
 
 /// Whether processes run in a sandbox.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -63,7 +74,18 @@ impl Mode {
 
 /// Whether processes reach the network.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
@@ -138,7 +160,10 @@ impl Layers {
         let landlock = self.landlock.map(|abi| format!("landlock (ABI {abi})"));
         let seccomp = self.seccomp.then(|| "seccomp".to_owned());
         let limits = (!self.is_empty()).then(|| "rlimits".to_owned());
-        [bubblewrap, landlock, seccomp, limits].into_iter().flatten().collect()
+        [bubblewrap, landlock, seccomp, limits]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Why `bubblewrap` may not work on this machine, and what to do. For error texts.
@@ -162,7 +187,9 @@ impl Confinement {
     #[must_use]
     pub fn outer(&self, program: &Path, cwd: &Path) -> Vec<std::ffi::OsString> {
         match &self.layers.bubblewrap {
-            Some(bwrap) => bubblewrap::command_line(bwrap, &self.plan, program, cwd, self.layers.loose_mounts),
+            Some(bwrap) => {
+                bubblewrap::command_line(bwrap, &self.plan, program, cwd, self.layers.loose_mounts)
+            }
             None => Vec::new(),
         }
     }
@@ -189,7 +216,10 @@ impl Confinement {
     /// those that cannot reach one of its services by a path or a name.
     #[cfg(target_os = "linux")]
     fn sockets(&self) -> seccomp::Sockets {
-        let scoped = self.layers.landlock.is_some_and(|abi| abi >= landlock::SCOPES);
+        let scoped = self
+            .layers
+            .landlock
+            .is_some_and(|abi| abi >= landlock::SCOPES);
         let namespaces = self.layers.bubblewrap.is_some();
         match (self.plan.network, namespaces) {
             (Network::Deny, true) => seccomp::Sockets::All,

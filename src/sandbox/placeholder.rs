@@ -63,11 +63,17 @@ impl Made {
             Missing::Placeholder => fs::create_dir(path).ok()?,
         }
         let found = fs::symlink_metadata(path).ok()?;
-        Some(Self { path: path.clone(), device: found.dev(), inode: found.ino() })
+        Some(Self {
+            path: path.clone(),
+            device: found.dev(),
+            inode: found.ino(),
+        })
     }
 
     fn remove(&self) {
-        let Ok(found) = fs::symlink_metadata(&self.path) else { return };
+        let Ok(found) = fs::symlink_metadata(&self.path) else {
+            return;
+        };
         if (found.dev(), found.ino()) != (self.device, self.inode) {
             return;
         }
@@ -85,8 +91,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("kept"), "content").unwrap();
-        let protected = [("dir", Missing::Placeholder), ("kept", Missing::Placeholder), ("none", Missing::Leave)]
-            .map(|(name, missing)| Protected { path: at(name), missing });
+        let protected = [
+            ("dir", Missing::Placeholder),
+            ("kept", Missing::Placeholder),
+            ("none", Missing::Leave),
+        ]
+        .map(|(name, missing)| Protected {
+            path: at(name),
+            missing,
+        });
         let shared = Arc::new(Placeholders::default());
         let first = shared.hold(&protected);
         let second = shared.hold(&protected);
@@ -103,7 +116,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dir");
         let shared = Arc::new(Placeholders::default());
-        let held = shared.hold(&[Protected { path: path.clone(), missing: Missing::Placeholder }]);
+        let held = shared.hold(&[Protected {
+            path: path.clone(),
+            missing: Missing::Placeholder,
+        }]);
         fs::write(path.join("file"), "x").unwrap();
         drop(held);
         assert!(path.exists());

@@ -10,7 +10,18 @@ use super::Network;
 
 /// The system: read and run by everybody, written by nobody. Where one of them is a link (`/bin`), the link is kept.
 const SYSTEM: [&str; 12] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/var/lib/dpkg",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/var/lib/dpkg",
 ];
 /// Parts of the system that hold credentials.
 const SYSTEM_SECRETS: [&str; 11] = [
@@ -29,21 +40,52 @@ const SYSTEM_SECRETS: [&str; 11] = [
 /// Parts of a home directory that hold credentials. A home is not there unless the workspace lies in it or is it; then
 /// these are still not.
 const HOME_SECRETS: [&str; 17] = [
-    ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
-    ".config/gh", ".config/gcloud", ".config/git/credentials", ".config/hub", ".password-store", ".bash_history",
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/git/credentials",
+    ".config/hub",
+    ".password-store",
+    ".bash_history",
     ".local/share/keyrings",
 ];
 /// Parts of Cargo's home that hold credentials.
 const CARGO_SECRETS: [&str; 2] = ["credentials", "credentials.toml"];
 /// Folders in a home where version managers keep toolchains.
 const TOOLCHAINS: [&str; 12] = [
-    ".pyenv", ".nvm", ".rbenv", ".sdkman", ".asdf", ".volta", ".bun", ".deno", ".dotnet", ".ghcup", ".juliaup", "go",
+    ".pyenv", ".nvm", ".rbenv", ".sdkman", ".asdf", ".volta", ".bun", ".deno", ".dotnet", ".ghcup",
+    ".juliaup", "go",
 ];
 /// Names at the root of a workspace that run code, or steer an agent, for whoever opens the directory next.
 const STEERING: [&str; 19] = [
-    ".claude", ".codex", ".cursor", ".devcontainer", ".gemini", ".github", ".husky", ".idea", ".vscode", ".envrc",
-    ".gitattributes", ".gitmodules", ".mcp.json", ".npmrc", ".pre-commit-config.yaml", "AGENTS.md", "CLAUDE.md",
-    "GEMINI.md", ".gitconfig",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".devcontainer",
+    ".gemini",
+    ".github",
+    ".husky",
+    ".idea",
+    ".vscode",
+    ".envrc",
+    ".gitattributes",
+    ".gitmodules",
+    ".mcp.json",
+    ".npmrc",
+    ".pre-commit-config.yaml",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".gitconfig",
 ];
 /// How deep a `.git` is looked for below the workspace, and how many directories are looked at.
 const GIT_DEPTH: usize = 4;
@@ -113,10 +155,19 @@ impl Plan {
     /// The plan for a workspace: writable with the private home and temporary directory, beside them the system, and the
     /// toolchains that `environment` names, to read. `.git` is protected at every depth that is looked at.
     #[must_use]
-    pub fn new(workspace: &Path, home: &Path, tmp: &Path, environment: &BTreeMap<String, String>) -> Self {
+    pub fn new(
+        workspace: &Path,
+        home: &Path,
+        tmp: &Path,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
         let mut plan = Self {
             tmp: tmp.to_path_buf(),
-            writable: vec![workspace.to_path_buf(), home.to_path_buf(), tmp.to_path_buf()],
+            writable: vec![
+                workspace.to_path_buf(),
+                home.to_path_buf(),
+                tmp.to_path_buf(),
+            ],
             readable: SYSTEM.map(PathBuf::from).to_vec(),
             hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
             ..Self::default()
@@ -128,8 +179,13 @@ impl Plan {
 
     /// Hides the credentials of a home directory, the real one of whoever runs us.
     pub fn hide_home(&mut self, home: &Path) {
-        self.hidden.extend(HOME_SECRETS.iter().map(|name| home.join(name)));
-        self.hidden.extend(CARGO_SECRETS.iter().map(|name| home.join(".cargo").join(name)));
+        self.hidden
+            .extend(HOME_SECRETS.iter().map(|name| home.join(name)));
+        self.hidden.extend(
+            CARGO_SECRETS
+                .iter()
+                .map(|name| home.join(".cargo").join(name)),
+        );
     }
 
     /// Protects a path.
@@ -150,7 +206,9 @@ impl Plan {
     /// Lets a program be found by this path, whatever it leads through, and read with what lies beside it.
     pub fn read_program(&mut self, path: &Path) {
         self.passages.extend(passages(path));
-        let Ok(file) = path.canonicalize() else { return };
+        let Ok(file) = path.canonicalize() else {
+            return;
+        };
         self.read(&file);
         if let Some(beside) = file.parent() {
             self.read(beside);
@@ -159,7 +217,11 @@ impl Plan {
 
     /// Lets a file or a directory be read, unless it holds far more than it can be meant to.
     pub fn read(&mut self, path: &Path) {
-        let wide = path.components().filter(|part| matches!(part, Component::Normal(_))).count() < 2;
+        let wide = path
+            .components()
+            .filter(|part| matches!(part, Component::Normal(_)))
+            .count()
+            < 2;
         if !wide && self.readable.iter().all(|known| known != path) {
             self.readable.push(path.to_path_buf());
         }
@@ -168,14 +230,25 @@ impl Plan {
     /// The search path's directories and what belongs to them, and the homes of the Rust toolchain.
     fn add_toolchains(&mut self, environment: &BTreeMap<String, String>) {
         for name in ["CARGO_HOME", "RUSTUP_HOME"] {
-            if let Some(home) = environment.get(name).map(PathBuf::from).filter(|home| home.is_absolute()) {
-                self.hidden.extend(CARGO_SECRETS.iter().map(|secret| home.join(secret)));
+            if let Some(home) = environment
+                .get(name)
+                .map(PathBuf::from)
+                .filter(|home| home.is_absolute())
+            {
+                self.hidden
+                    .extend(CARGO_SECRETS.iter().map(|secret| home.join(secret)));
                 self.read(&home);
             }
         }
         let search = environment.get("PATH").map_or("", String::as_str);
-        for entry in search.split(':').map(Path::new).filter(|entry| entry.is_absolute()) {
-            let Ok(entry) = entry.canonicalize() else { continue };
+        for entry in search
+            .split(':')
+            .map(Path::new)
+            .filter(|entry| entry.is_absolute())
+        {
+            let Ok(entry) = entry.canonicalize() else {
+                continue;
+            };
             for part in belongings(&entry) {
                 self.read(&part);
             }
@@ -204,13 +277,25 @@ impl Plan {
 
     /// What is mounted, outer before inner; of two on the same path the one that permits less.
     pub(super) fn places(&self) -> Vec<Place> {
-        let readable = self.readable.iter().filter(|path| path.exists()).map(|path| match path.read_link() {
-            Ok(target) => Place::Link(path.clone(), target),
-            Err(_) => Place::Readable(path.clone()),
-        });
-        let writable = self.writable.iter().map(|path| Place::Writable(path.clone()));
+        let readable = self
+            .readable
+            .iter()
+            .filter(|path| path.exists())
+            .map(|path| match path.read_link() {
+                Ok(target) => Place::Link(path.clone(), target),
+                Err(_) => Place::Readable(path.clone()),
+            });
+        let writable = self
+            .writable
+            .iter()
+            .map(|path| Place::Writable(path.clone()));
         let mut places: Vec<Place> = readable.chain(writable).collect();
-        places.sort_by_key(|place| (place.path().components().count(), !matches!(place, Place::Readable(_))));
+        places.sort_by_key(|place| {
+            (
+                place.path().components().count(),
+                !matches!(place, Place::Readable(_)),
+            )
+        });
         let mut seen = std::collections::BTreeSet::new();
         places.retain(|place| seen.insert(place.path().to_path_buf()));
         places
@@ -218,13 +303,24 @@ impl Plan {
 
     /// Whether the path lies in something that is read or written.
     pub(super) fn is_visible(&self, path: &Path) -> bool {
-        self.readable.iter().chain(&self.writable).any(|place| path.starts_with(place))
+        self.readable
+            .iter()
+            .chain(&self.writable)
+            .any(|place| path.starts_with(place))
     }
 
     /// What is hidden, is there, and would be seen.
     pub(super) fn hidden_and_visible(&self) -> Vec<PathBuf> {
-        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter(|path| self.is_visible(path)).cloned().collect();
-        hidden.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+        let mut hidden: Vec<PathBuf> = self
+            .hidden
+            .iter()
+            .filter(|path| self.is_visible(path))
+            .cloned()
+            .collect();
+        hidden.retain(|path| {
+            path.symlink_metadata()
+                .is_ok_and(|found| !found.is_symlink())
+        });
         hidden.sort();
         hidden.dedup();
         hidden
@@ -232,12 +328,20 @@ impl Plan {
 
     /// The directories between the writable place that holds `path`, and `path`.
     pub(super) fn between(&self, path: &Path) -> Vec<PathBuf> {
-        let Some(root) = self.writable.iter().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len())
+        let Some(root) = self
+            .writable
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len())
         else {
             return Vec::new();
         };
-        let mut above: Vec<PathBuf> =
-            path.ancestors().skip(1).take_while(|above| *above != root).map(Path::to_path_buf).collect();
+        let mut above: Vec<PathBuf> = path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| *above != root)
+            .map(Path::to_path_buf)
+            .collect();
         above.reverse();
         above
     }
@@ -260,21 +364,31 @@ fn passages(path: &Path) -> Vec<PathBuf> {
 /// A directory of programs, and what its programs need.
 fn belongings(entry: &Path) -> Vec<PathBuf> {
     let mut parts = vec![entry.to_path_buf()];
-    let is_bin = entry.file_name().is_some_and(|name| name == "bin" || name == "shims" || name == "sbin");
+    let is_bin = entry
+        .file_name()
+        .is_some_and(|name| name == "bin" || name == "shims" || name == "sbin");
     let Some(parent) = entry.parent().filter(|_| is_bin) else {
         return parts;
     };
     let manager = entry.ancestors().find(|above| {
-        above.file_name().and_then(|name| name.to_str()).is_some_and(|name| TOOLCHAINS.contains(&name))
+        above
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| TOOLCHAINS.contains(&name))
     });
-    let name = parent.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = parent
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     if let Some(manager) = manager {
         parts.push(manager.to_path_buf());
     } else if name == ".local" {
         // `share` beside them holds keyrings.
         parts.extend(["lib", "pipx"].map(|part| parent.join(part)));
     } else {
-        parts.extend(["lib", "lib64", "libexec", "include", "share", "conf"].map(|part| parent.join(part)));
+        parts.extend(
+            ["lib", "lib64", "libexec", "include", "share", "conf"].map(|part| parent.join(part)),
+        );
     }
     parts
 }
@@ -284,7 +398,11 @@ fn link_targets(entry: &Path) -> Vec<PathBuf> {
     if SYSTEM.iter().any(|system| entry.starts_with(system)) {
         return Vec::new();
     }
-    let entries = fs::read_dir(entry).into_iter().flatten().flatten().take(2000);
+    let entries = fs::read_dir(entry)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(2000);
     entries
         .filter(|found| found.file_type().is_ok_and(|kind| kind.is_symlink()))
         .filter_map(|found| found.path().canonicalize().ok())
@@ -357,11 +475,20 @@ mod tests {
         assert_eq!(
             plan.protected,
             [
-                Protected { path: root.join("vendor/lib/.git"), missing: Missing::Leave },
-                Protected { path: root.join(".git"), missing: Missing::Placeholder },
+                Protected {
+                    path: root.join("vendor/lib/.git"),
+                    missing: Missing::Leave
+                },
+                Protected {
+                    path: root.join(".git"),
+                    missing: Missing::Placeholder
+                },
             ]
         );
-        assert_eq!(plan.between(&root.join("vendor/lib/.git")), [root.join("vendor"), root.join("vendor/lib")]);
+        assert_eq!(
+            plan.between(&root.join("vendor/lib/.git")),
+            [root.join("vendor"), root.join("vendor/lib")]
+        );
         assert_eq!(plan.between(&root.join(".git")), [] as [PathBuf; 0]);
     }
 
@@ -375,10 +502,16 @@ mod tests {
             fs::create_dir_all(directory).unwrap();
         }
         fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
-        assert!(work_tree(&tree.join(".git")).is_err(), "there is no HEAD yet");
+        assert!(
+            work_tree(&tree.join(".git")).is_err(),
+            "there is no HEAD yet"
+        );
         fs::write(own.join("HEAD"), "ref: refs/heads/a\n").unwrap();
         fs::write(own.join("commondir"), "../..\n").unwrap();
-        assert_eq!(work_tree(&tree.join(".git")).unwrap(), (own, common.clone()));
+        assert_eq!(
+            work_tree(&tree.join(".git")).unwrap(),
+            (own, common.clone())
+        );
         let plan = Plan::new(&tree, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
         assert!(plan.readable.contains(&common));
 
@@ -393,21 +526,46 @@ mod tests {
     fn a_search_path_opens_toolchains_and_no_home() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        for part in [".pyenv/shims", ".local/bin", ".local/share/keyrings", ".ssh"] {
+        for part in [
+            ".pyenv/shims",
+            ".local/bin",
+            ".local/share/keyrings",
+            ".ssh",
+        ] {
             fs::create_dir_all(home.join(part)).unwrap();
         }
-        let search = format!("{0}/.pyenv/shims:{0}/.local/bin:relative:/:/gone", home.display());
-        let plan = Plan::new(Path::new("/ws"), Path::new("/h"), Path::new("/t"), &path(&search));
+        let search = format!(
+            "{0}/.pyenv/shims:{0}/.local/bin:relative:/:/gone",
+            home.display()
+        );
+        let plan = Plan::new(
+            Path::new("/ws"),
+            Path::new("/h"),
+            Path::new("/t"),
+            &path(&search),
+        );
         assert!(plan.readable.contains(&home.join(".pyenv")));
         assert!(plan.readable.contains(&home.join(".local/bin")));
-        for closed in [&home, &home.join(".local"), &home.join(".local/share"), Path::new("/")] {
-            assert!(!plan.readable.iter().any(|path| path == closed), "{}", closed.display());
+        for closed in [
+            &home,
+            &home.join(".local"),
+            &home.join(".local/share"),
+            Path::new("/"),
+        ] {
+            assert!(
+                !plan.readable.iter().any(|path| path == closed),
+                "{}",
+                closed.display()
+            );
         }
     }
 
     #[test]
     fn a_path_leads_through_what_it_enters_and_leaves() {
-        assert_eq!(passages(Path::new("/a/b/../c/./d/../e")), [Path::new("/a/b"), Path::new("/a/c/d")]);
+        assert_eq!(
+            passages(Path::new("/a/b/../c/./d/../e")),
+            [Path::new("/a/b"), Path::new("/a/c/d")]
+        );
         assert!(passages(Path::new("/a/b")).is_empty());
     }
 
@@ -421,7 +579,11 @@ mod tests {
         let places = plan.places();
         assert_eq!(places[0], Place::Readable("/usr".into()));
         assert_eq!(places[1], Place::Writable("/usr/share/ws".into()));
-        assert_eq!(places.len(), 2, "what does not exist to be read is left out");
+        assert_eq!(
+            places.len(),
+            2,
+            "what does not exist to be read is left out"
+        );
     }
 
     #[test]
@@ -429,7 +591,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
         fs::create_dir(home.join(".ssh")).unwrap();
-        let mut plan = Plan { writable: vec![home.join("ws")], ..Plan::default() };
+        let mut plan = Plan {
+            writable: vec![home.join("ws")],
+            ..Plan::default()
+        };
         plan.hide_home(home);
         assert_eq!(plan.hidden_and_visible(), [] as [PathBuf; 0]);
         plan.writable = vec![home.to_path_buf()];

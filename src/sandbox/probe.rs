@@ -51,33 +51,72 @@ pub struct Attempt {
 pub fn run(targets: &Targets) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut attempt = |probe: &str, what: &str, held: bool| {
-        attempts.push(Attempt { probe: probe.to_owned(), what: what.to_owned(), held });
+        attempts.push(Attempt {
+            probe: probe.to_owned(),
+            what: what.to_owned(),
+            held,
+        });
     };
-    attempt("write", "no writing outside of the workspace", writes_nowhere(targets));
-    attempt("modes", "no change of modes, owners and times of files outside of the workspace", !changes_mode(&targets.secret));
-    attempt("workspace", "the workspace can be written", File::create(targets.workspace.join(".agent-batch-probe")).is_ok());
+    attempt(
+        "write",
+        "no writing outside of the workspace",
+        writes_nowhere(targets),
+    );
+    attempt(
+        "modes",
+        "no change of modes, owners and times of files outside of the workspace",
+        !changes_mode(&targets.secret),
+    );
+    attempt(
+        "workspace",
+        "the workspace can be written",
+        File::create(targets.workspace.join(".agent-batch-probe")).is_ok(),
+    );
     let _ = fs::remove_file(targets.workspace.join(".agent-batch-probe"));
     let protected = targets.protected.iter().all(|path| {
-        let made = path.parent().is_some_and(|parent| parent.is_dir()) && File::create_new(path).is_ok();
+        let made =
+            path.parent().is_some_and(Path::is_dir) && File::create_new(path).is_ok();
         if made {
             let _ = fs::remove_file(path);
         }
         !made
     });
-    attempt("protected", "`.git` and the runner's own files are read-only, also where they do not exist yet", protected);
-    attempt("read", "no reading of files that the task does not need", fs::read(&targets.secret).is_err());
+    attempt(
+        "protected",
+        "`.git` and the runner's own files are read-only, also where they do not exist yet",
+        protected,
+    );
+    attempt(
+        "read",
+        "no reading of files that the task does not need",
+        fs::read(&targets.secret).is_err(),
+    );
     if let Some(port) = targets.port {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        attempt("tcp", "no network", TcpStream::connect_timeout(&address, PATIENCE).is_err());
+        attempt(
+            "tcp",
+            "no network",
+            TcpStream::connect_timeout(&address, PATIENCE).is_err(),
+        );
     }
-    attempt("unix", "no Unix sockets of the machine", UnixStream::connect(&targets.socket).is_err());
+    attempt(
+        "unix",
+        "no Unix sockets of the machine",
+        UnixStream::connect(&targets.socket).is_err(),
+    );
     #[cfg(target_os = "linux")]
     linux(targets, &mut attempt);
     attempts
 }
 
 fn writes_nowhere(targets: &Targets) -> bool {
-    let places = [targets.outside.clone(), "/usr".into(), "/etc".into(), "/".into(), "/var".into()];
+    let places = [
+        targets.outside.clone(),
+        "/usr".into(),
+        "/etc".into(),
+        "/".into(),
+        "/var".into(),
+    ];
     places.iter().all(|place| {
         let path = place.join(".agent-batch-probe");
         let made = File::create_new(&path).is_ok();
@@ -97,7 +136,11 @@ fn changes_mode(path: &Path) -> bool {
 fn linux(targets: &Targets, attempt: &mut impl FnMut(&str, &str, bool)) {
     use rustix::process::{Pid, test_kill_process};
 
-    attempt("abstract", "no abstract Unix sockets of the machine", connect_abstract(&targets.abstract_socket).is_err());
+    attempt(
+        "abstract",
+        "no abstract Unix sockets of the machine",
+        connect_abstract(&targets.abstract_socket).is_err(),
+    );
     let mut processes = vec!["1".to_owned()];
     processes.extend(targets.runner.map(|pid| pid.to_string()));
     let closed = processes.iter().all(|pid| {
@@ -105,18 +148,41 @@ fn linux(targets: &Targets, attempt: &mut impl FnMut(&str, &str, bool)) {
         fs::read(format!("/proc/{pid}/environ")).map_or(true, |text| text.is_empty())
             && fs::read_link(format!("/proc/{pid}/root")).map_or(true, |_| targets.runner.is_none())
     });
-    attempt("processes", "no environment and no memory of other processes", closed);
-    if let Some(runner) = targets.runner.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
-        attempt("signals", "no signals to the runner", test_kill_process(runner).is_err());
+    attempt(
+        "processes",
+        "no environment and no memory of other processes",
+        closed,
+    );
+    if let Some(runner) = targets
+        .runner
+        .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+    {
+        attempt(
+            "signals",
+            "no signals to the runner",
+            test_kill_process(runner).is_err(),
+        );
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+    };
     attempt("privileges", "no new privileges and no capabilities", {
         let none = |name| field(name).is_some_and(|set| set.bytes().all(|digit| digit == b'0'));
         field("NoNewPrivs:") == Some("1") && none("CapEff:") && none("CapPrm:")
     });
-    attempt("seccomp", "system calls are filtered", field("Seccomp:") == Some("2"));
-    #[expect(deprecated, reason = "the descriptor table, which makes `unshare` unsafe, is not touched")]
+    attempt(
+        "seccomp",
+        "system calls are filtered",
+        field("Seccomp:") == Some("2"),
+    );
+    #[expect(
+        deprecated,
+        reason = "the descriptor table, which makes `unshare` unsafe, is not touched"
+    )]
     let unshared = {
         use rustix::thread::{UnshareFlags, unshare};
         unshare(UnshareFlags::NEWUSER).is_ok() || unshare(UnshareFlags::NEWNS).is_ok()

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter, sock_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
 /// Which sockets can be made.
@@ -119,7 +119,10 @@ pub(super) fn restrict(sockets: Sockets) -> io::Result<()> {
 /// then uses `clone`.
 fn programs(sockets: Sockets) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let refused = filter(rules(sockets)?, libc::EPERM)?;
-    let absent = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    let absent = filter(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        libc::ENOSYS,
+    )?;
     Ok([pinned(refused), absent])
 }
 
@@ -132,7 +135,9 @@ fn filter(
     SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?.try_into()
 }
 
-fn rules(sockets: Sockets) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn rules(
+    sockets: Sockets,
+) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<libc::c_long, Vec<SeccompRule>> =
         REFUSED.iter().map(|number| (*number, Vec::new())).collect();
     let when = |conditions: &[(u8, SeccompCmpOp, u64)]| {
@@ -148,10 +153,16 @@ fn rules(sockets: Sockets) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>, s
     }
     rules.insert(libc::SYS_clone, clone);
     let terminal = TERMINAL.map(|request| when(&[(1, SeccompCmpOp::Eq, request)]));
-    rules.insert(libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?);
+    rules.insert(
+        libc::SYS_ioctl,
+        terminal.into_iter().collect::<Result<_, _>>()?,
+    );
     rules.insert(
         libc::SYS_personality,
-        vec![when(&[(0, SeccompCmpOp::Ne, 0), (0, SeccompCmpOp::Ne, ASK)])?],
+        vec![when(&[
+            (0, SeccompCmpOp::Ne, 0),
+            (0, SeccompCmpOp::Ne, ASK),
+        ])?],
     );
 
     let families: &[libc::c_int] = match sockets {
@@ -159,10 +170,21 @@ fn rules(sockets: Sockets) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>, s
         Sockets::Internet => &[libc::AF_INET, libc::AF_INET6],
         Sockets::Pairs => &[],
     };
-    let other: Vec<_> = families.iter().map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))).collect();
-    let none_of = if other.is_empty() { Vec::new() } else { vec![when(&other)?] };
+    let other: Vec<_> = families
+        .iter()
+        .map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())))
+        .collect();
+    let none_of = if other.is_empty() {
+        Vec::new()
+    } else {
+        vec![when(&other)?]
+    };
     rules.insert(libc::SYS_socket, none_of);
-    let mut pairs = vec![when(&[(0, SeccompCmpOp::Ne, u64::from(libc::AF_UNIX.unsigned_abs()))])?];
+    let mut pairs = vec![when(&[(
+        0,
+        SeccompCmpOp::Ne,
+        u64::from(libc::AF_UNIX.unsigned_abs()),
+    )])?];
     if sockets != Sockets::All {
         // One of a pair of datagram sockets can send to any path; of a stream, only to the other.
         let kind = u64::from(libc::SOCK_DGRAM.unsigned_abs());
@@ -202,7 +224,11 @@ mod tests {
     fn every_profile_is_a_program_that_the_kernel_could_take() {
         for sockets in [Sockets::All, Sockets::Internet, Sockets::Pairs] {
             for program in programs(sockets).unwrap() {
-                assert!((2..4096).contains(&program.len()), "{sockets:?}: {}", program.len());
+                assert!(
+                    (2..4096).contains(&program.len()),
+                    "{sockets:?}: {}",
+                    program.len()
+                );
             }
         }
     }
@@ -218,7 +244,10 @@ mod tests {
     #[test]
     fn a_socket_that_could_reach_a_service_by_its_path_needs_a_network_of_its_own() {
         let number = |sockets| rules(sockets).unwrap();
-        assert!(number(Sockets::Pairs)[&libc::SYS_socket].is_empty(), "refused whatever the family is");
+        assert!(
+            number(Sockets::Pairs)[&libc::SYS_socket].is_empty(),
+            "refused whatever the family is"
+        );
         assert!(number(Sockets::Pairs).contains_key(&libc::SYS_connect));
         assert!(!number(Sockets::Internet).contains_key(&libc::SYS_connect));
         assert_eq!(number(Sockets::All)[&libc::SYS_socketpair].len(), 1);

@@ -152,7 +152,9 @@ fn sandbox(task: &Task) -> String {
     match task.sandbox {
         sandbox::Mode::Off => "off: processes run with all rights of this user".to_owned(),
         sandbox::Mode::Auto => format!("auto: the strongest that the machine has; {network}"),
-        sandbox::Mode::Required => format!("required: whole, or the task does not start; {network}"),
+        sandbox::Mode::Required => {
+            format!("required: whole, or the task does not start; {network}")
+        }
     }
 }
 

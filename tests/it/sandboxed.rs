@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     reason = "helpers of tests fail as tests do, and say loudly what they skip"
 )]
 
@@ -66,7 +67,9 @@ impl Cell {
 
     fn spec(&self, script: &str) -> Spec {
         Spec {
-            argv: ["/bin/bash", "--noprofile", "--norc", "-c", script].map(str::to_owned).to_vec(),
+            argv: ["/bin/bash", "--noprofile", "--norc", "-c", script]
+                .map(str::to_owned)
+                .to_vec(),
             cwd: self.at("ws"),
             env: environment(&self.at("")),
             stdin: b"input".to_vec(),
@@ -78,7 +81,13 @@ impl Cell {
     }
 
     async fn run(&self, spec: Spec) -> std::io::Result<Finished> {
-        self.launcher().run(spec, Arc::new(Redactor::default()), &CancellationToken::new()).await
+        self.launcher()
+            .run(
+                spec,
+                Arc::new(Redactor::default()),
+                &CancellationToken::new(),
+            )
+            .await
     }
 
     async fn try_bash(&self, script: &str) -> std::io::Result<Finished> {
@@ -92,7 +101,8 @@ impl Cell {
 }
 
 fn environment(root: &Path) -> BTreeMap<String, String> {
-    let parent = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let parent = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     child_environment(parent, &root.join("home"), &root.join("tmp"))
 }
 
@@ -109,9 +119,29 @@ fn cells() -> Vec<(&'static str, Cell)> {
     };
     let none = Layers::default;
     let (bubblewrap, landlock) = (found.bubblewrap.clone(), found.landlock);
-    add("bubblewrap", bubblewrap.is_some(), Layers { bubblewrap: bubblewrap.clone(), seccomp: true, ..none() });
-    add("landlock", landlock.is_some(), Layers { landlock, seccomp: true, ..none() });
-    add("bubblewrap and landlock", bubblewrap.is_some() && landlock.is_some(), found);
+    add(
+        "bubblewrap",
+        bubblewrap.is_some(),
+        Layers {
+            bubblewrap: bubblewrap.clone(),
+            seccomp: true,
+            ..none()
+        },
+    );
+    add(
+        "landlock",
+        landlock.is_some(),
+        Layers {
+            landlock,
+            seccomp: true,
+            ..none()
+        },
+    );
+    add(
+        "bubblewrap and landlock",
+        bubblewrap.is_some() && landlock.is_some(),
+        found,
+    );
     cells
 }
 
@@ -121,16 +151,27 @@ fn has_mounts(cell: &Cell) -> bool {
 }
 
 /// A shell function: `try NAME COMMAND...` says what could be done.
-const TRY: &str = "try() { name=$1; shift; if \"$@\" >/dev/null 2>&1; then echo \"BROKEN $name\"; fi; }\n";
+const TRY: &str =
+    "try() { name=$1; shift; if \"$@\" >/dev/null 2>&1; then echo \"BROKEN $name\"; fi; }\n";
 
 #[tokio::test]
 async fn a_command_runs_with_its_input_its_directory_and_its_exit_code() {
     for (name, cell) in cells() {
-        let finished = cell.try_bash("cat; pwd; echo $HOME; touch new $HOME/x $TMPDIR/y; exit 7").await.unwrap();
-        let expected = format!("input{}\n{}\n", cell.at("ws").display(), cell.at("home").display());
+        let finished = cell
+            .try_bash("cat; pwd; echo $HOME; touch new $HOME/x $TMPDIR/y; exit 7")
+            .await
+            .unwrap();
+        let expected = format!(
+            "input{}\n{}\n",
+            cell.at("ws").display(),
+            cell.at("home").display()
+        );
         assert_eq!(finished.stdout.text, expected, "{name}");
         assert_eq!(finished.ending, Ending::Exited(7), "{name}");
-        assert!(cell.at("ws/new").exists() && cell.at("home/x").exists() && cell.at("tmp/y").exists(), "{name}");
+        assert!(
+            cell.at("ws/new").exists() && cell.at("home/x").exists() && cell.at("tmp/y").exists(),
+            "{name}"
+        );
     }
 }
 
@@ -142,7 +183,10 @@ async fn a_program_that_does_not_exist_and_a_signal_are_told_from_inside() {
         let mut spec = cell.spec("");
         spec.argv = vec!["/nonexistent/program".to_owned()];
         let error = cell.run(spec).await.unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/program"), "{name}: {error}");
+        assert!(
+            error.to_string().contains("/nonexistent/program"),
+            "{name}: {error}"
+        );
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{name}");
     }
 }
@@ -161,9 +205,20 @@ async fn nothing_outside_of_the_workspace_is_written_or_read() {
         );
         assert_eq!(cell.bash(&script).await, "", "{name}");
         if has_mounts(&cell) {
-            assert_eq!(cell.bash(&format!("{TRY}try chmod chmod 777 {outside} {outside}/.ssh/id /usr")).await, "", "{name}");
+            assert_eq!(
+                cell.bash(&format!(
+                    "{TRY}try chmod chmod 777 {outside} {outside}/.ssh/id /usr"
+                ))
+                .await,
+                "",
+                "{name}"
+            );
         }
-        assert_eq!(fs::read_dir(cell.at("outside")).unwrap().count(), 1, "{name}");
+        assert_eq!(
+            fs::read_dir(cell.at("outside")).unwrap().count(),
+            1,
+            "{name}"
+        );
     }
 }
 
@@ -185,19 +240,34 @@ async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_
              touch fine tasks/fine || echo broken"
         );
         assert_eq!(cell.bash(&script).await, "", "{name}");
-        let mut names: Vec<_> =
-            fs::read_dir(cell.at("ws")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(cell.at("ws"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
-        assert_eq!(names, [".git", "fine", "tasks"], "{name}: no placeholder is left");
-        assert_eq!(fs::read_to_string(cell.at("ws/tasks/a.yaml")).unwrap(), "the task");
-        assert_eq!(fs::read_to_string(cell.at("ws/.git/config")).unwrap(), "[core]\n");
+        assert_eq!(
+            names,
+            [".git", "fine", "tasks"],
+            "{name}: no placeholder is left"
+        );
+        assert_eq!(
+            fs::read_to_string(cell.at("ws/tasks/a.yaml")).unwrap(),
+            "the task"
+        );
+        assert_eq!(
+            fs::read_to_string(cell.at("ws/.git/config")).unwrap(),
+            "[core]\n"
+        );
     }
 }
 
 #[tokio::test]
 async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
     let git = |directory: &Path, arguments: &[&str]| {
-        let done = Command::new("git").current_dir(directory).args(arguments).output();
+        let done = Command::new("git")
+            .current_dir(directory)
+            .args(arguments)
+            .output();
         done.is_ok_and(|done| done.status.success())
     };
     for (name, cell) in cells() {
@@ -207,7 +277,11 @@ async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
             return eprintln!("SKIPPED: there is no git");
         }
         fs::write(ws.join("seen"), "").unwrap();
-        assert_eq!(cell.bash("git status --porcelain").await, "?? seen\n", "{name}");
+        assert_eq!(
+            cell.bash("git status --porcelain").await,
+            "?? seen\n",
+            "{name}"
+        );
     }
 }
 
@@ -220,8 +294,10 @@ async fn no_service_of_the_machine_is_reached() {
         let socket = cell.at("outside/socket");
         let unix = UnixListener::bind(&socket).unwrap();
         let abstract_name = format!("agent-batch-test-{}-{name}", std::process::id());
-        let hidden =
-            UnixListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap();
+        let hidden = UnixListener::bind_addr(
+            &std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).unwrap(),
+        )
+        .unwrap();
         for listener in [&unix, &hidden] {
             listener.set_nonblocking(true).unwrap();
         }
@@ -239,7 +315,10 @@ async fn no_service_of_the_machine_is_reached() {
             socket.display(),
         );
         assert_eq!(cell.bash(&script).await, "", "{name}");
-        assert!(tcp.accept().is_err() && unix.accept().is_err() && hidden.accept().is_err(), "{name}");
+        assert!(
+            tcp.accept().is_err() && unix.accept().is_err() && hidden.accept().is_err(),
+            "{name}"
+        );
         assert!(udp.recv(&mut [0; 8]).is_err(), "{name}");
     }
 }
@@ -250,8 +329,10 @@ async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not(
         cell.plan.network = Network::Allow;
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let abstract_name = format!("agent-batch-open-{}-{name}", std::process::id());
-        let _hidden =
-            UnixListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap();
+        let _hidden = UnixListener::bind_addr(
+            &std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).unwrap(),
+        )
+        .unwrap();
         let script = format!(
             "{TRY}bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}' || echo closed\n\
              try abstract perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack(\"S a*\", 1, \"\\0$ARGV[0]\")) or exit 1' '{abstract_name}'",
@@ -289,11 +370,23 @@ async fn the_runner_and_other_processes_are_out_of_reach() {
 async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
     let calls: &[(&str, libc::c_long, &str)] = &[
         ("ptrace", libc::SYS_ptrace, "0, 0, 0, 0"),
-        ("process_vm_readv", libc::SYS_process_vm_readv, "$$, 0, 0, 0, 0, 0"),
-        ("process_vm_writev", libc::SYS_process_vm_writev, "$$, 0, 0, 0, 0, 0"),
+        (
+            "process_vm_readv",
+            libc::SYS_process_vm_readv,
+            "$$, 0, 0, 0, 0, 0",
+        ),
+        (
+            "process_vm_writev",
+            libc::SYS_process_vm_writev,
+            "$$, 0, 0, 0, 0, 0",
+        ),
         ("io_uring_setup", libc::SYS_io_uring_setup, "1, 0"),
         ("bpf", libc::SYS_bpf, "0, 0, 0"),
-        ("perf_event_open", libc::SYS_perf_event_open, "0, 0, 0, 0, 0"),
+        (
+            "perf_event_open",
+            libc::SYS_perf_event_open,
+            "0, 0, 0, 0, 0",
+        ),
         ("userfaultfd", libc::SYS_userfaultfd, "1"),
         ("keyctl", libc::SYS_keyctl, "0, -3, 0"),
         ("add_key", libc::SYS_add_key, "0, 0, 0, 0, 0"),
@@ -306,8 +399,16 @@ async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
         ("move_mount", libc::SYS_move_mount, "0, 0, 0, 0, 0"),
         ("setns", libc::SYS_setns, "0, 0"),
         ("unshare, all", libc::SYS_unshare, "0"),
-        ("clone with a user namespace", libc::SYS_clone, "0x10000011, 0, 0, 0, 0"),
-        ("clone with a network namespace", libc::SYS_clone, "0x40000011, 0, 0, 0, 0"),
+        (
+            "clone with a user namespace",
+            libc::SYS_clone,
+            "0x10000011, 0, 0, 0, 0",
+        ),
+        (
+            "clone with a network namespace",
+            libc::SYS_clone,
+            "0x40000011, 0, 0, 0, 0",
+        ),
         ("kexec_load", libc::SYS_kexec_load, "0, 0, 0, 0"),
         ("init_module", libc::SYS_init_module, "0, 0, 0"),
         ("personality", libc::SYS_personality, "0x0040000"),
@@ -319,15 +420,21 @@ async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
     for (name, cell) in cells() {
         let mut program = String::new();
         for (call, number, arguments) in calls {
-            program.push_str(&format!("$! = 0; syscall({number}, {arguments}); print \"{call}: $!\\n\" if $! + 0 != 1;\n"));
+            program.push_str(&format!(
+                "$! = 0; syscall({number}, {arguments}); print \"{call}: $!\\n\" if $! + 0 != 1;\n"
+            ));
         }
-        program.push_str(&format!("$! = 0; syscall({}, 0, 0); print \"clone3: $!\\n\" if $! + 0 != 38;\n", libc::SYS_clone3));
+        program.push_str(&format!(
+            "$! = 0; syscall({}, 0, 0); print \"clone3: $!\\n\" if $! + 0 != 38;\n",
+            libc::SYS_clone3
+        ));
         fs::write(cell.at("ws/calls.pl"), program).unwrap();
         let script = format!(
             "perl calls.pl\n{TRY}try user unshare -U true\ntry mounts unshare -m true\ntry network unshare -n true\n\
              grep -E '^(CapEff|CapPrm|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'"
         );
-        let expected = "CapPrm:0000000000000000\nCapEff:0000000000000000\nNoNewPrivs:1\nSeccomp:2\n";
+        let expected =
+            "CapPrm:0000000000000000\nCapEff:0000000000000000\nNoNewPrivs:1\nSeccomp:2\n";
         assert_eq!(cell.bash(&script).await, expected, "{name}");
     }
 }
@@ -336,11 +443,26 @@ async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
 #[tokio::test]
 async fn system_calls_by_another_abi_end_the_process() {
     for (name, cell) in cells() {
-        let finished = cell.try_bash("exec perl -e 'syscall(0x40000000 | 39)'").await.unwrap();
-        assert_eq!(finished.ending, Ending::Signaled(31), "{name}: x32: {}", finished.stdout.text);
+        let finished = cell
+            .try_bash("exec perl -e 'syscall(0x40000000 | 39)'")
+            .await
+            .unwrap();
+        assert_eq!(
+            finished.ending,
+            Ending::Signaled(31),
+            "{name}: x32: {}",
+            finished.stdout.text
+        );
         // `getpid` of 32 bits from a program of 64.
-        fs::write(cell.at("ws/old.c"), "int main(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(20)); return 0; }").unwrap();
-        let finished = cell.try_bash("cc -o old old.c && exec ./old").await.unwrap();
+        fs::write(
+            cell.at("ws/old.c"),
+            "int main(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(20)); return 0; }",
+        )
+        .unwrap();
+        let finished = cell
+            .try_bash("cc -o old old.c && exec ./old")
+            .await
+            .unwrap();
         if finished.stdout.text.contains("not found") {
             eprintln!("SKIPPED: there is no C compiler");
         } else {
@@ -372,8 +494,15 @@ async fn nothing_outlives_the_call() {
 #[tokio::test]
 async fn what_ends_soon_after_the_command_is_waited_for() {
     for (name, cell) in cells() {
-        let finished = cell.try_bash("exec > >(sleep 0.02; cat); echo late").await.unwrap();
-        assert_eq!((finished.stdout.text.as_str(), finished.leaked), ("late\n", 0), "{name}");
+        let finished = cell
+            .try_bash("exec > >(sleep 0.02; cat); echo late")
+            .await
+            .unwrap();
+        assert_eq!(
+            (finished.stdout.text.as_str(), finished.leaked),
+            ("late\n", 0),
+            "{name}"
+        );
     }
 }
 
@@ -381,7 +510,9 @@ async fn what_ends_soon_after_the_command_is_waited_for() {
 async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
     for (number, (name, cell)) in cells().into_iter().enumerate() {
         let mark = format!("{}.5{number}", 200_000 + std::process::id());
-        let mut spec = cell.spec(&format!("for i in $(seq 200); do setsid sleep {mark} & done; touch up; wait"));
+        let mut spec = cell.spec(&format!(
+            "for i in $(seq 200); do setsid sleep {mark} & done; touch up; wait"
+        ));
         spec.time_limit = Duration::from_secs(1);
         let finished = cell.run(spec).await.unwrap();
         assert_eq!(finished.ending, Ending::TimedOut, "{name}");
@@ -393,11 +524,17 @@ async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
 async fn sizes_have_ceilings() {
     for (name, cell) in cells() {
         let limits = cell.bash("ulimit -Hc; ulimit -Hf; ulimit -Hn").await;
-        let numbers: Vec<u64> = limits.lines().map(|line| line.parse().unwrap_or(u64::MAX)).collect();
+        let numbers: Vec<u64> = limits
+            .lines()
+            .map(|line| line.parse().unwrap_or(u64::MAX))
+            .collect();
         assert_eq!(numbers.len(), 3, "{name}: {limits}");
         assert_eq!(numbers[0], 0, "{name}");
         // In blocks of 1024 bytes.
-        assert!(numbers[1] <= 16 << 20 && numbers[2] <= 65_536, "{name}: {limits}");
+        assert!(
+            numbers[1] <= 16 << 20 && numbers[2] <= 65_536,
+            "{name}: {limits}"
+        );
     }
 }
 
@@ -410,25 +547,48 @@ async fn a_small_crate_is_built_and_tested_offline() {
         fs::create_dir(cell.at("ws/src")).unwrap();
         fs::write(cell.at("ws/src/lib.rs"), code).unwrap();
         let finished = cell.try_bash("cargo test --offline 2>&1").await.unwrap();
-        assert!(finished.stdout.text.contains("test works ... ok"), "{name}: {}", finished.stdout.text);
+        assert!(
+            finished.stdout.text.contains("test works ... ok"),
+            "{name}: {}",
+            finished.stdout.text
+        );
         assert_eq!(finished.ending, Ending::Exited(0), "{name}");
     }
 }
 
 #[tokio::test]
 async fn landlock_holds_where_the_mounts_do_not() {
-    let Layers { bubblewrap: Some(bubblewrap), landlock: Some(abi), .. } = Layers::found() else {
+    let Layers {
+        bubblewrap: Some(bubblewrap),
+        landlock: Some(abi),
+        ..
+    } = Layers::found()
+    else {
         return eprintln!("SKIPPED: this machine has not both bubblewrap and Landlock");
     };
-    let loose = Layers { bubblewrap: Some(bubblewrap), landlock: Some(abi), seccomp: true, loose_mounts: true };
+    let loose = Layers {
+        bubblewrap: Some(bubblewrap),
+        landlock: Some(abi),
+        seccomp: true,
+        loose_mounts: true,
+    };
     let cell = Cell::new(loose.clone());
     let outside = cell.at("outside").display().to_string();
-    let script = format!("{TRY}try write touch {outside}/x\ntry read cat {outside}/.ssh/id\ntry etc touch /etc/x\ntry shadow cat /etc/shadow");
+    let script = format!(
+        "{TRY}try write touch {outside}/x\ntry read cat {outside}/.ssh/id\ntry etc touch /etc/x\ntry shadow cat /etc/shadow"
+    );
     assert_eq!(cell.bash(&script).await, "");
     // The test can fail: without Landlock the loose mounts let the same through.
-    let open = Cell::new(Layers { landlock: None, ..loose });
+    let open = Cell::new(Layers {
+        landlock: None,
+        ..loose
+    });
     let outside = open.at("outside").display().to_string();
-    assert_eq!(open.bash(&format!("{TRY}try write touch {outside}/x")).await, "BROKEN write\n");
+    assert_eq!(
+        open.bash(&format!("{TRY}try write touch {outside}/x"))
+            .await,
+        "BROKEN write\n"
+    );
 }
 
 #[tokio::test]
@@ -437,10 +597,19 @@ async fn the_self_test_says_what_is_enforced_and_what_is_not() {
         let launcher = Launcher::new(PROGRAM.into()).with_layers(cell.layers.clone());
         let enforced: Arc<Enforced> = launcher.enforceable(Network::Deny, cell.dir.path()).await;
         assert_eq!(enforced.layers, cell.layers, "{name}: {enforced:#?}");
-        assert_eq!(enforced.is_whole(), has_mounts(&cell), "{name}: {enforced:#?}");
+        assert_eq!(
+            enforced.is_whole(),
+            has_mounts(&cell),
+            "{name}: {enforced:#?}"
+        );
         if !has_mounts(&cell) {
             let missing = enforced.missing.join("\n");
-            assert!(enforced.missing.len() == 2 && missing.contains(".git") && missing.contains("modes"), "{missing}");
+            assert!(
+                enforced.missing.len() == 2
+                    && missing.contains(".git")
+                    && missing.contains("modes"),
+                "{missing}"
+            );
         }
     }
 }
@@ -452,11 +621,23 @@ async fn a_sandbox_that_lets_something_through_is_found_out() {
         return eprintln!("SKIPPED: this machine has no bubblewrap");
     }
     let dir = tempfile::tempdir().unwrap();
-    let loose = Layers { landlock: None, seccomp: false, loose_mounts: true, ..found };
+    let loose = Layers {
+        landlock: None,
+        seccomp: false,
+        loose_mounts: true,
+        ..found
+    };
     let launcher = Launcher::new(PROGRAM.into()).with_layers(loose);
     let enforced = launcher.enforceable(Network::Deny, dir.path()).await;
     let missing = enforced.missing.join("\n");
-    for lost in ["no writing", "`.git`", "no reading", "no Unix sockets", "no change of modes", "system calls"] {
+    for lost in [
+        "no writing",
+        "`.git`",
+        "no reading",
+        "no Unix sockets",
+        "no change of modes",
+        "system calls",
+    ] {
         assert!(missing.contains(lost), "{lost}: {missing}");
     }
     assert!(!enforced.is_whole());
@@ -466,11 +647,24 @@ async fn a_sandbox_that_lets_something_through_is_found_out() {
 async fn a_layer_that_does_not_start_is_left_away_and_told() {
     let dir = tempfile::tempdir().unwrap();
     let found = Layers::found();
-    let broken = Layers { bubblewrap: Some("/bin/false".into()), ..found.clone() };
+    let broken = Layers {
+        bubblewrap: Some("/bin/false".into()),
+        ..found.clone()
+    };
     let launcher = Launcher::new(PROGRAM.into()).with_layers(broken);
     let enforced = launcher.enforceable(Network::Deny, dir.path()).await;
-    assert_eq!(enforced.layers, Layers { bubblewrap: None, ..found });
-    assert!(enforced.problems[0].contains("before the command was started"), "{:?}", enforced.problems);
+    assert_eq!(
+        enforced.layers,
+        Layers {
+            bubblewrap: None,
+            ..found
+        }
+    );
+    assert!(
+        enforced.problems[0].contains("before the command was started"),
+        "{:?}",
+        enforced.problems
+    );
 
     let none = Launcher::new(PROGRAM.into()).with_layers(Layers::default());
     let enforced = none.enforceable(Network::Deny, dir.path()).await;
@@ -480,9 +674,14 @@ async fn a_layer_that_does_not_start_is_left_away_and_told() {
 /// Whether a process sleeps for this time.
 fn is_running(mark: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| {
-        String::from_utf8_lossy(&line).split('\0').collect::<Vec<_>>() == ["sleep", mark, ""]
-    })
+    entries
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| {
+            String::from_utf8_lossy(&line)
+                .split('\0')
+                .collect::<Vec<_>>()
+                == ["sleep", mark, ""]
+        })
 }
 
 // ---- whole runs
@@ -494,14 +693,19 @@ fn free(yaml: &str, command: &str) -> Sandbox {
         { "text": "done" },
     ]);
     Sandbox::new()
-        .task(&format!("tools: [Bash]\npermissions: {{ mode: bypassPermissions }}\n{yaml}"))
+        .task(&format!(
+            "tools: [Bash]\npermissions: {{ mode: bypassPermissions }}\n{yaml}"
+        ))
         .script(&script.to_string())
         .args(&["--allow-bypass"])
 }
 
 /// What the first Bash call printed.
 fn said(run: &Run) -> String {
-    run.events_of("task", "tool_finished")[0]["content"].as_str().unwrap().to_owned()
+    run.events_of("task", "tool_finished")[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 fn is_whole() -> bool {
@@ -531,33 +735,74 @@ fn a_task_s_tools_hooks_and_checks_are_all_held_and_the_reports_say_by_what() {
     .exit(0);
     let said = said(&run);
     assert_eq!(said.matches("held\n").count(), 2, "{said}");
-    assert!(run.read("tasks/task.yaml").contains("sandbox: required"), "a private place may be written, the file may not");
+    assert!(
+        run.read("tasks/task.yaml").contains("sandbox: required"),
+        "a private place may be written, the file may not"
+    );
     let started = &run.events_of("task", "task_started")[0]["sandbox"];
-    assert_eq!((started["mode"].as_str(), started["network"].as_str()), (Some("required"), Some("deny")));
+    assert_eq!(
+        (started["mode"].as_str(), started["network"].as_str()),
+        (Some("required"), Some("deny"))
+    );
     assert_eq!(started["layers"][0], "bubblewrap");
     assert_eq!(started["missing"], serde_json::json!([]));
-    assert!(run.junit().contains("[[PROPERTY|sandbox=required: bubblewrap"), "{}", run.junit());
+    assert!(
+        run.junit()
+            .contains("[[PROPERTY|sandbox=required: bubblewrap"),
+        "{}",
+        run.junit()
+    );
     assert_eq!(run.summary()["tasks"][0]["sandbox"]["used"], true);
-    assert!(!run.stderr().contains("WARNING: the sandbox") && !run.stderr().contains("NO SANDBOX"), "{}", run.stderr());
-    assert!(run.events_of("task", "workspace_compared")[0]["changes"].as_array().unwrap().len() == 2);
+    assert!(
+        !run.stderr().contains("WARNING: the sandbox") && !run.stderr().contains("NO SANDBOX"),
+        "{}",
+        run.stderr()
+    );
+    assert!(
+        run.events_of("task", "workspace_compared")[0]["changes"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 2
+    );
 }
 
 #[test]
 fn without_a_sandbox_every_report_says_so() {
-    for (yaml, args) in [("sandbox: off\n", &[][..]), ("sandbox: required\n", &["--sandbox", "off"])] {
+    for (yaml, args) in [
+        ("sandbox: off\n", &[][..]),
+        ("sandbox: required\n", &["--sandbox", "off"]),
+    ] {
         let run = free(yaml, "echo free").args(args).run().exit(0);
         let github = run.read("agent-batch-results/summary.md");
-        for (name, report) in [("stderr", run.stderr()), ("junit", run.junit()), ("page", github)] {
-            assert!(report.contains("sandbox off: processes ran with all rights"), "{name}: {report}");
+        for (name, report) in [
+            ("stderr", run.stderr()),
+            ("junit", run.junit()),
+            ("page", github),
+        ] {
+            assert!(
+                report.contains("sandbox off: processes ran with all rights"),
+                "{name}: {report}"
+            );
         }
-        assert_eq!(run.events_of("task", "warned").iter().filter(|event| event["code"] == "sandbox").count(), 1);
+        assert_eq!(
+            run.events_of("task", "warned")
+                .iter()
+                .filter(|event| event["code"] == "sandbox")
+                .count(),
+            1
+        );
         assert_eq!(run.summary()["tasks"][0]["sandbox"]["mode"], "off");
     }
 }
 
 #[test]
 fn a_task_that_starts_no_process_needs_no_sandbox() {
-    let run = Sandbox::new().task("sandbox: off\n").script("- text: done\n").run().exit(0);
+    let run = Sandbox::new()
+        .task("sandbox: off\n")
+        .script("- text: done\n")
+        .run()
+        .exit(0);
     assert!(!run.stderr().contains("sandbox"), "{}", run.stderr());
     assert_eq!(run.summary()["tasks"][0]["sandbox"]["used"], false);
 }
@@ -566,17 +811,39 @@ fn a_task_that_starts_no_process_needs_no_sandbox() {
 fn a_policy_names_the_least_sandbox_and_no_network() {
     let policy = "policy: { sandbox: required, network: deny }\n";
     for (yaml, args, wrong) in [
-        ("sandbox: auto\n", &[][..], "the sandbox `auto` is less than the `required` that the policy demands"),
-        ("", &["--sandbox", "off"], "the sandbox `off` is less than the `required`"),
+        (
+            "sandbox: auto\n",
+            &[][..],
+            "the sandbox `auto` is less than the `required` that the policy demands",
+        ),
+        (
+            "",
+            &["--sandbox", "off"],
+            "the sandbox `off` is less than the `required`",
+        ),
         ("network: allow\n", &[], "the policy allows no network"),
         ("sandbox: perhaps\n", &[], "perhaps"),
     ] {
-        let run = free(yaml, "true").file("agent-batch.yaml", policy).args(args).run().exit(2);
-        assert!(run.stderr().contains(wrong), "{yaml}{args:?}: {}", run.stderr());
+        let run = free(yaml, "true")
+            .file("agent-batch.yaml", policy)
+            .args(args)
+            .run()
+            .exit(2);
+        assert!(
+            run.stderr().contains(wrong),
+            "{yaml}{args:?}: {}",
+            run.stderr()
+        );
     }
     if is_whole() {
-        let run = free("", "true").file("agent-batch.yaml", policy).run().exit(0);
-        assert_eq!(run.events_of("task", "task_started")[0]["sandbox"]["mode"], "required");
+        let run = free("", "true")
+            .file("agent-batch.yaml", policy)
+            .run()
+            .exit(0);
+        assert_eq!(
+            run.events_of("task", "task_started")[0]["sandbox"]["mode"],
+            "required"
+        );
     }
 }
 
@@ -588,16 +855,30 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
     for directory in [&workspace, &out] {
         fs::create_dir(directory).unwrap();
     }
-    let text = format!("model: scripted/s.yaml\nprompt: p\nworkspace: {{ path: ws }}\ntools: [Bash]\n{yaml}");
+    let text = format!(
+        "model: scripted/s.yaml\nprompt: p\nworkspace: {{ path: ws }}\ntools: [Bash]\n{yaml}"
+    );
     fs::write(&tasks, text).unwrap();
     fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
-    let file = TaskFile { display: "t.yaml".to_owned(), absolute: tasks };
-    let options = LoadOptions { cwd: root.clone(), ..LoadOptions::default() };
+    let file = TaskFile {
+        display: "t.yaml".to_owned(),
+        absolute: tasks,
+    };
+    let options = LoadOptions {
+        cwd: root.clone(),
+        ..LoadOptions::default()
+    };
     let task = task::load(&[file], None, &options).unwrap().tasks.remove(0);
-    let model = Arc::new(Scripted::new("scripted/s.yaml", Script::parse("s.yaml", "- text: done\n").unwrap()));
+    let model = Arc::new(Scripted::new(
+        "scripted/s.yaml",
+        Script::parse("s.yaml", "- text: done\n").unwrap(),
+    ));
     let recording = Arc::new(Mutex::new(Recording::default()));
     let batch = Batch {
-        jobs: vec![Job { task: Arc::new(task), model }],
+        jobs: vec![Job {
+            task: Arc::new(task),
+            model,
+        }],
         parallel: 1,
         base: root.clone(),
         scratch: Scratch::create(&root, &out, false).unwrap(),
@@ -615,7 +896,9 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
     };
     Arc::new(batch).run(&CancellationToken::new()).await;
     let events = recording.lock().unwrap().events().to_vec();
-    let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else { unreachable!("{events:?}") };
+    let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+        unreachable!("{events:?}")
+    };
     (finished.outcome, events)
 }
 
@@ -625,20 +908,38 @@ fn kinds(events: &[Event], wanted: impl Fn(&Kind) -> bool) -> usize {
 
 #[tokio::test]
 async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model_call() {
-    let landlock = Layers { bubblewrap: None, ..Layers::found() };
+    let landlock = Layers {
+        bubblewrap: None,
+        ..Layers::found()
+    };
     for layers in [Layers::default(), landlock] {
         let (outcome, events) = on_machine(layers, "sandbox: required\n").await;
         assert_eq!(outcome, Outcome::SandboxUnavailable);
-        assert_eq!(kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })), 0);
-        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else { unreachable!() };
-        assert!(finished.message.contains("to change that, "), "{}", finished.message);
+        assert_eq!(
+            kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })),
+            0
+        );
+        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+            unreachable!()
+        };
+        assert!(
+            finished.message.contains("to change that, "),
+            "{}",
+            finished.message
+        );
     }
 }
 
 #[tokio::test]
 async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
-    let landlock = Layers { bubblewrap: None, ..Layers::found() };
-    for (layers, words) in [(Layers::default(), "no sandbox works"), (landlock, "does not hold")] {
+    let landlock = Layers {
+        bubblewrap: None,
+        ..Layers::found()
+    };
+    for (layers, words) in [
+        (Layers::default(), "no sandbox works"),
+        (landlock, "does not hold"),
+    ] {
         let (outcome, events) = on_machine(layers, "").await;
         assert_eq!(outcome, Outcome::Completed);
         let warned = |kind: &Kind| matches!(kind, Kind::Warned { code, message } if code == "sandbox" && message.contains(words));

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
-use super::{account, sandbox};
 use super::summary::{Summary, TaskSummary};
+use super::{account, sandbox};
 use crate::outcome::Verdict;
 use crate::text::{self, workflow, xml};
 

@@ -12,13 +12,8 @@ fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
         value,
         origin: Origin::CommandLine("--sandbox"),
     });
-    let named = typed.or_else(|| {
-        cx.pick(
-            cx.spec.sandbox,
-            |defaults| defaults.sandbox,
-            &["sandbox"],
-        )
-    });
+    let named =
+        typed.or_else(|| cx.pick(cx.spec.sandbox, |defaults| defaults.sandbox, &["sandbox"]));
     let least = cx.project.and_then(|project| {
         let least = project.spec.policy.sandbox?;
         Some((least, project.policy.origin(&["sandbox"])))
