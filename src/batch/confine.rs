@@ -85,7 +85,7 @@ impl Attempt<'_> {
             &self.scratch.join("tmp"),
             environment,
         );
-        plan.network = task.network;
+        plan.set_network(task.network);
         plan.writable.extend(task.additional.iter().cloned());
         if let Some(home) = self
             .batch

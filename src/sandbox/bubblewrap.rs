@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Missing, Network, Place, Plan};
+use super::{Layers, Network, Place, Plan};
 
 /// Where `bwrap` is looked for. Ubuntu's `AppArmor` profile gives user namespaces to the first path only; a search path may
 /// lead into the workspace, these do not.
@@ -16,13 +16,12 @@ const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
 
 /// Namespaces and rights; see the manual of `bwrap`.
-const ALWAYS: [&str; 13] = [
+const ALWAYS: [&str; 12] = [
     "--unshare-user",
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
     "--unshare-cgroup-try",
-    "--disable-userns",
     "--hostname",
     "sandbox",
     "--new-session",
@@ -67,14 +66,17 @@ pub(super) fn command_line(
     plan: &Plan,
     program: &Path,
     cwd: &Path,
-    loose: bool,
+    layers: &Layers,
 ) -> Vec<OsString> {
     let mut line = Line(vec![bwrap.into()]);
     line.words(&ALWAYS);
+    if !layers.old_bubblewrap {
+        line.words(&["--disable-userns"]);
+    }
     if plan.network == Network::Deny {
         line.words(&["--unshare-net"]);
     }
-    if loose {
+    if layers.loose_mounts {
         line.mount("--bind", Path::new("/"), Path::new("/"));
         line.words(&["--dev", "/dev", "--proc", "/proc"]);
     } else {
@@ -123,14 +125,13 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
             line.mount("--ro-bind", Path::new("/dev/null"), &path);
         }
     }
+    // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is. Each is mounted
+    // once and before everything that is protected: a later mount would cover what lies in it.
+    for above in plan.above_protected() {
+        line.mount("--bind-try", &above, &above);
+    }
     for protected in &plan.protected {
-        // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is.
-        for above in plan.between(&protected.path) {
-            line.mount("--bind-try", &above, &above);
-        }
-        if protected.missing != Missing::Leave || protected.path.exists() {
-            line.mount("--ro-bind-try", &protected.path, &protected.path);
-        }
+        line.mount("--ro-bind-try", &protected.path, &protected.path);
     }
     line.mount("--ro-bind", program, program);
     line.words(&["--remount-ro", "/"]);
@@ -151,7 +152,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Protected;
+    use super::super::{Missing, Protected};
     use super::*;
 
     fn line(plan: &Plan) -> String {
@@ -160,7 +161,7 @@ mod tests {
             plan,
             Path::new("/opt/ab"),
             Path::new("/ws"),
-            false,
+            &Layers::default(),
         );
         let words: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
         words.join(" ")
@@ -188,7 +189,10 @@ mod tests {
             line.contains("--dir /tasks") && !line.contains("--dir /ws/in"),
             "{line}"
         );
-        for word in ALWAYS.iter().chain(&["--unshare-net", "--remount-ro /"]) {
+        for word in ALWAYS
+            .iter()
+            .chain(&["--disable-userns", "--unshare-net", "--remount-ro /"])
+        {
             assert!(line.contains(word), "{word}: {line}");
         }
         assert!(line.ends_with("--remount-ro / --chdir /ws --"), "{line}");

@@ -74,8 +74,7 @@ pub fn run(targets: &Targets) -> Vec<Attempt> {
     );
     let _ = fs::remove_file(targets.workspace.join(".agent-batch-probe"));
     let protected = targets.protected.iter().all(|path| {
-        let made =
-            path.parent().is_some_and(Path::is_dir) && File::create_new(path).is_ok();
+        let made = path.parent().is_some_and(Path::is_dir) && File::create_new(path).is_ok();
         if made {
             let _ = fs::remove_file(path);
         }

@@ -228,14 +228,15 @@ async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_
         fs::create_dir_all(cell.at("ws/tasks")).unwrap();
         fs::write(cell.at("ws/tasks/a.yaml"), "the task").unwrap();
         let mut cell = cell;
-        let task = cell.at("ws/tasks/a.yaml");
-        cell.plan.protect(task, Missing::Placeholder);
+        for task in ["ws/tasks/a.yaml", "ws/tasks/b.yaml", "ws/.github/c.yaml"] {
+            cell.plan.protect(cell.at(task), Missing::Placeholder);
+        }
         let script = format!(
             "{TRY}try hook touch .git/hooks/x\ntry config sh -c 'echo x >> .git/config'\ntry move mv .git gone\n\
              try remove rm -rf .git/hooks\ntry own touch agent-batch.yaml\ntry own2 sh -c 'echo x > agent-batch.yaml'\n\
              try own3 mv new agent-batch.yaml\ntry own4 rmdir agent-batch.yaml\n\
              try results mkdir -p agent-batch-results/x\ntry results2 ln -s /tmp agent-batch-results/x\n\
-             try task sh -c 'echo x > tasks/a.yaml'\ntry task2 mv tasks other\ntry task3 rm tasks/a.yaml\n\
+             try task sh -c 'echo x > tasks/a.yaml'\ntry other touch tasks/b.yaml\ntry nested touch .github/c.yaml\ntry task2 mv tasks other\ntry task3 rm tasks/a.yaml\n\
              try mcp touch .mcp.json\ntry agents sh -c 'echo x > AGENTS.md'\ntry flow mkdir -p .github/workflows\n\
              touch fine tasks/fine || echo broken"
         );
@@ -326,7 +327,7 @@ async fn no_service_of_the_machine_is_reached() {
 #[tokio::test]
 async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not() {
     for (name, mut cell) in cells() {
-        cell.plan.network = Network::Allow;
+        cell.plan.set_network(Network::Allow);
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let abstract_name = format!("agent-batch-open-{}-{name}", std::process::id());
         let _hidden = UnixListener::bind_addr(
@@ -571,6 +572,7 @@ async fn landlock_holds_where_the_mounts_do_not() {
         landlock: Some(abi),
         seccomp: true,
         loose_mounts: true,
+        old_bubblewrap: false,
     };
     let cell = Cell::new(loose.clone());
     let outside = cell.at("outside").display().to_string();
