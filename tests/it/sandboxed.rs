@@ -892,6 +892,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         clock: Clock::system(),
         watchers: vec![Arc::clone(&recording) as SharedSink],
         never_write: Vec::new(),
+        pinned: Default::default(),
         closed: Vec::new(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
