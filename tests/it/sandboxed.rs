@@ -154,7 +154,7 @@ fn has_mounts(cell: &Cell) -> bool {
 const TRY: &str =
     "try() { name=$1; shift; if \"$@\" >/dev/null 2>&1; then echo \"BROKEN $name\"; fi; }\n";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_with_its_input_its_directory_and_its_exit_code() {
     for (name, cell) in cells() {
         let finished = cell
@@ -175,7 +175,7 @@ async fn a_command_runs_with_its_input_its_directory_and_its_exit_code() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_does_not_exist_and_a_signal_are_told_from_inside() {
     for (name, cell) in cells() {
         let finished = cell.try_bash("kill -TERM $$").await.unwrap();
@@ -191,7 +191,7 @@ async fn a_program_that_does_not_exist_and_a_signal_are_told_from_inside() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_outside_of_the_workspace_is_written_or_read() {
     for (name, cell) in cells() {
         let outside = cell.at("outside").display().to_string();
@@ -222,7 +222,7 @@ async fn nothing_outside_of_the_workspace_is_written_or_read() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_are_not() {
     for (name, cell) in cells().into_iter().filter(|(_, cell)| has_mounts(cell)) {
         fs::create_dir_all(cell.at("ws/tasks")).unwrap();
@@ -262,7 +262,7 @@ async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
     let git = |directory: &Path, arguments: &[&str]| {
         let done = Command::new("git")
@@ -286,7 +286,7 @@ async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn no_service_of_the_machine_is_reached() {
     for (name, cell) in cells() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -324,7 +324,7 @@ async fn no_service_of_the_machine_is_reached() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not() {
     for (name, mut cell) in cells() {
         cell.plan.set_network(Network::Allow);
@@ -343,7 +343,7 @@ async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not(
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_has_a_loopback_device_of_its_own() {
     for (name, cell) in cells().into_iter().filter(|(_, cell)| has_mounts(cell)) {
         let script = "perl -MSocket -e 'socket(L, AF_INET, SOCK_STREAM, 0) && bind(L, sockaddr_in(0, INADDR_LOOPBACK)) && listen(L, 1) \
@@ -352,7 +352,7 @@ async fn a_namespace_has_a_loopback_device_of_its_own() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_runner_and_other_processes_are_out_of_reach() {
     for (name, cell) in cells() {
         let runner = std::process::id();
@@ -367,7 +367,7 @@ async fn the_runner_and_other_processes_are_out_of_reach() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
     let calls: &[(&str, libc::c_long, &str)] = &[
         ("ptrace", libc::SYS_ptrace, "0, 0, 0, 0"),
@@ -441,7 +441,7 @@ async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn system_calls_by_another_abi_end_the_process() {
     for (name, cell) in cells() {
         let finished = cell
@@ -477,7 +477,7 @@ async fn system_calls_by_another_abi_end_the_process() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_the_call() {
     for (number, (name, cell)) in cells().into_iter().enumerate() {
         let mark = format!("{}.{number}", 100_000 + std::process::id());
@@ -492,7 +492,7 @@ async fn nothing_outlives_the_call() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_ends_soon_after_the_command_is_waited_for() {
     for (name, cell) in cells() {
         let finished = cell
@@ -507,7 +507,7 @@ async fn what_ends_soon_after_the_command_is_waited_for() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
     for (number, (name, cell)) in cells().into_iter().enumerate() {
         let mark = format!("{}.5{number}", 200_000 + std::process::id());
@@ -521,7 +521,7 @@ async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn sizes_have_ceilings() {
     for (name, cell) in cells() {
         let limits = cell.bash("ulimit -Hc; ulimit -Hf; ulimit -Hn").await;
@@ -539,7 +539,7 @@ async fn sizes_have_ceilings() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_small_crate_is_built_and_tested_offline() {
     for (name, cell) in cells() {
         let toml = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
@@ -557,7 +557,7 @@ async fn a_small_crate_is_built_and_tested_offline() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn landlock_holds_where_the_mounts_do_not() {
     let Layers {
         bubblewrap: Some(bubblewrap),
@@ -593,7 +593,7 @@ async fn landlock_holds_where_the_mounts_do_not() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_self_test_says_what_is_enforced_and_what_is_not() {
     for (name, cell) in cells() {
         let launcher = Launcher::new(PROGRAM.into()).with_layers(cell.layers.clone());
@@ -616,7 +616,7 @@ async fn the_self_test_says_what_is_enforced_and_what_is_not() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_lets_something_through_is_found_out() {
     let found = Layers::found();
     if found.bubblewrap.is_none() {
@@ -645,7 +645,7 @@ async fn a_sandbox_that_lets_something_through_is_found_out() {
     assert!(!enforced.is_whole());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_layer_that_does_not_start_is_left_away_and_told() {
     let dir = tempfile::tempdir().unwrap();
     let found = Layers::found();
@@ -778,7 +778,7 @@ fn without_a_sandbox_every_report_says_so() {
         let run = free(yaml, "echo free").args(args).run().exit(0);
         let github = run.read("agent-batch-results/summary.md");
         for (name, report) in [
-            ("stderr", run.stderr()),
+            ("account", run.stdout()),
             ("junit", run.junit()),
             ("page", github),
         ] {
@@ -909,7 +909,7 @@ fn kinds(events: &[Event], wanted: impl Fn(&Kind) -> bool) -> usize {
     events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model_call() {
     let landlock = Layers {
         bubblewrap: None,
@@ -933,7 +933,7 @@ async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
     let landlock = Layers {
         bubblewrap: None,

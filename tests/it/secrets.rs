@@ -229,7 +229,9 @@ fn a_task_file_that_changes_during_the_run_ends_it() {
         // The gate would refuse it in the open, so it is a script's doing.
         let sandbox = Sandbox::new()
             .program("repo/innocent.sh", &format!("#!/bin/sh\n{change}\n"))
-            .task("tools: [Bash]\npermissions: { allow: [\"Bash(./innocent.sh)\"] }\n")
+            .task(
+                "sandbox: off\ntools: [Bash]\npermissions: { allow: [\"Bash(./innocent.sh)\"] }\n",
+            )
             .script(
                 "- tool_calls: [{ name: Bash, input: { command: ./innocent.sh } }]\n- text: done\n",
             );
