@@ -304,18 +304,36 @@ impl Plan {
         }
     }
 
-    /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let readable = self
+    /// Leaves out what changes nothing: what does not exist, what lies in something that is read or written anyway, what
+    /// would not be seen. Done once, before many processes are held to the plan.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        let (links, mut roots): (Vec<PathBuf>, Vec<PathBuf>) = self
             .readable
             .iter()
-            .filter(|path| {
-                path.exists() && !self.writable.iter().any(|place| path.starts_with(place))
-            })
-            .map(|path| match path.read_link() {
-                Ok(target) => Place::Link(path.clone(), target),
-                Err(_) => Place::Readable(path.clone()),
-            });
+            .filter(|path| path.exists())
+            .cloned()
+            .partition(|path| path.is_symlink());
+        let outer = roots.clone();
+        let written = |path: &Path| self.writable.iter().any(|place| path.starts_with(place));
+        roots.retain(|path| {
+            !outer
+                .iter()
+                .any(|outer| outer != path && path.starts_with(outer))
+        });
+        roots.extend(links);
+        roots.retain(|path| !written(path));
+        self.readable = roots;
+        self.hidden = self.hidden_and_visible();
+        self
+    }
+
+    /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let readable = self.readable.iter().map(|path| match path.read_link() {
+            Ok(target) => Place::Link(path.clone(), target),
+            Err(_) => Place::Readable(path.clone()),
+        });
         let writable = self
             .writable
             .iter()
@@ -624,7 +642,7 @@ mod tests {
             ],
             ..Plan::default()
         };
-        let places = plan.places();
+        let places = plan.settled().places();
         assert_eq!(places[0], Place::Readable("/usr".into()));
         assert_eq!(places[1], Place::Writable("/usr/share".into()));
         assert_eq!(
