@@ -177,7 +177,10 @@ impl Launcher {
     pub fn confined(&self, layers: Layers, plan: Plan) -> Self {
         let confined = (!layers.is_empty()).then(|| {
             Arc::new(Confined {
-                confinement: Confinement { layers, plan },
+                confinement: Confinement {
+                    layers,
+                    plan: plan.settled(),
+                },
                 placeholders: Arc::default(),
             })
         });

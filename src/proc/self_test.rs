@@ -142,8 +142,8 @@ impl Launcher {
             protected: vec![own, at("workspace/.git/hooks/pre-commit")],
             workspace: at("workspace"),
             port: port.filter(|_| network == Network::Deny),
-            socket: at("outside/socket"),
-            abstract_socket: name,
+            socket: unix.is_ok().then(|| at("outside/socket")),
+            abstract_socket: hidden.is_ok().then_some(name),
             runner: layers.bubblewrap.is_none().then(std::process::id),
         };
         plan.readable.push(self.supervisor.clone());

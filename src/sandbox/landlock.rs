@@ -59,6 +59,7 @@ pub(super) fn abi() -> Option<u32> {
 /// The rules could not be made, or the kernel does not enforce them.
 pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
     let namespaces = layers.bubblewrap.is_some();
+    let is_mounted = namespaces && !layers.loose_mounts;
     let all = AccessFs::from_all(NEWEST);
     let read = AccessFs::from_read(NEWEST);
     let mut rules = Ruleset::default()
@@ -72,7 +73,7 @@ pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
             .handle_access(AccessNet::from_all(NEWEST))
             .map_err(io::Error::other)?;
     }
-    let own: &[&str] = if namespaces && !layers.loose_mounts {
+    let own: &[&str] = if is_mounted {
         &["/tmp", "/dev/shm"]
     } else {
         &[]
@@ -83,8 +84,13 @@ pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
         .map(PathBuf::as_path)
         .chain(own.iter().map(Path::new));
     let devices = DEVICES.iter().map(Path::new);
-    let hidden = plan.hidden_and_visible();
-    // What is hidden is taken out of what is read: its directories are only listed.
+    // What is hidden is taken out of what is read: its directories are only listed. That takes a rule for each of their
+    // entries, and where mounts hide it already, it is not there.
+    let hidden = if is_mounted {
+        Vec::new()
+    } else {
+        plan.hidden_and_visible()
+    };
     let mut listed = Vec::new();
     let mut readable: Vec<PathBuf> = vec!["/proc".into(), "/dev".into()];
     for path in &plan.readable {

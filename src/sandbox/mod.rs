@@ -22,8 +22,10 @@ mod limits;
 mod placeholder;
 mod plan;
 pub mod probe;
+mod repository;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod toolchain;
 
 use std::io;
 use std::path::{Path, PathBuf};

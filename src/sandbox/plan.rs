@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::Network;
+use super::repository::{git_below, work_tree};
+use super::toolchain::{belongings, link_targets};
 
 /// The system: read and run by everybody, written by nobody. Where one of them is a link (`/bin`), the link is kept.
-const SYSTEM: [&str; 12] = [
+pub(super) const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -60,11 +61,6 @@ const HOME_SECRETS: [&str; 17] = [
 ];
 /// Parts of Cargo's home that hold credentials.
 const CARGO_SECRETS: [&str; 2] = ["credentials", "credentials.toml"];
-/// Folders in a home where version managers keep toolchains.
-const TOOLCHAINS: [&str; 12] = [
-    ".pyenv", ".nvm", ".rbenv", ".sdkman", ".asdf", ".volta", ".bun", ".deno", ".dotnet", ".ghcup",
-    ".juliaup", "go",
-];
 /// Names at the root of a workspace that run code, or steer an agent, for whoever opens the directory next.
 const STEERING: [&str; 19] = [
     ".claude",
@@ -87,12 +83,6 @@ const STEERING: [&str; 19] = [
     "GEMINI.md",
     ".gitconfig",
 ];
-/// How deep a `.git` is looked for below the workspace, and how many directories are looked at.
-const GIT_DEPTH: usize = 4;
-const GIT_ENTRIES: usize = 20_000;
-/// The longest `.git` file or `commondir` that is believed.
-const POINTER: u64 = 4096;
-
 /// Which paths a task's processes may use. All paths are absolute and physical.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -304,18 +294,36 @@ impl Plan {
         }
     }
 
-    /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let readable = self
+    /// Leaves out what changes nothing: what does not exist, what lies in something that is read or written anyway, what
+    /// would not be seen. Done once, before many processes are held to the plan.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        let (links, mut roots): (Vec<PathBuf>, Vec<PathBuf>) = self
             .readable
             .iter()
-            .filter(|path| {
-                path.exists() && !self.writable.iter().any(|place| path.starts_with(place))
-            })
-            .map(|path| match path.read_link() {
-                Ok(target) => Place::Link(path.clone(), target),
-                Err(_) => Place::Readable(path.clone()),
-            });
+            .filter(|path| path.exists())
+            .cloned()
+            .partition(|path| path.is_symlink());
+        let outer = roots.clone();
+        let written = |path: &Path| self.writable.iter().any(|place| path.starts_with(place));
+        roots.retain(|path| {
+            !outer
+                .iter()
+                .any(|outer| outer != path && path.starts_with(outer))
+        });
+        roots.extend(links);
+        roots.retain(|path| !written(path));
+        self.readable = roots;
+        self.hidden = self.hidden_and_visible();
+        self
+    }
+
+    /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let readable = self.readable.iter().map(|path| match path.read_link() {
+            Ok(target) => Place::Link(path.clone(), target),
+            Err(_) => Place::Readable(path.clone()),
+        });
         let writable = self
             .writable
             .iter()
@@ -405,105 +413,10 @@ fn passages(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A directory of programs, and what its programs need.
-fn belongings(entry: &Path) -> Vec<PathBuf> {
-    let mut parts = vec![entry.to_path_buf()];
-    let is_bin = entry
-        .file_name()
-        .is_some_and(|name| name == "bin" || name == "shims" || name == "sbin");
-    let Some(parent) = entry.parent().filter(|_| is_bin) else {
-        return parts;
-    };
-    let manager = entry.ancestors().find(|above| {
-        above
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| TOOLCHAINS.contains(&name))
-    });
-    let name = parent
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    if let Some(manager) = manager {
-        parts.push(manager.to_path_buf());
-    } else if name == ".local" {
-        // `share` beside them holds keyrings.
-        parts.extend(["lib", "pipx"].map(|part| parent.join(part)));
-    } else {
-        parts.extend(
-            ["lib", "lib64", "libexec", "include", "share", "conf"].map(|part| parent.join(part)),
-        );
-    }
-    parts
-}
-
-/// Where links in a directory of programs lead, as files.
-fn link_targets(entry: &Path) -> Vec<PathBuf> {
-    if SYSTEM.iter().any(|system| entry.starts_with(system)) {
-        return Vec::new();
-    }
-    let entries = fs::read_dir(entry)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .take(2000);
-    entries
-        .filter(|found| found.file_type().is_ok_and(|kind| kind.is_symlink()))
-        .filter_map(|found| found.path().canonicalize().ok())
-        .filter(|target| target.is_file() && !target.starts_with(entry))
-        .take(200)
-        .collect()
-}
-
-/// The repositories in a workspace, near its root.
-fn git_below(workspace: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![(workspace.to_path_buf(), 0)];
-    let mut looked = 0;
-    while let Some((directory, depth)) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            looked += 1;
-            if looked > GIT_ENTRIES {
-                return found;
-            }
-            if entry.file_name() == ".git" {
-                found.push(entry.path());
-            } else if depth < GIT_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                open.push((entry.path(), depth + 1));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// For the `.git` file of a work tree: its own directory and the one that it shares. A file that leads to something
-/// that is no repository is not followed: the checkout may have written it.
-fn work_tree(git: &Path) -> io::Result<(PathBuf, PathBuf)> {
-    let no = || io::Error::from(io::ErrorKind::InvalidData);
-    let read = |path: &Path| -> io::Result<String> {
-        let found = fs::symlink_metadata(path)?;
-        if !found.is_file() || found.len() > POINTER {
-            return Err(no());
-        }
-        fs::read_to_string(path)
-    };
-    let text = read(git)?;
-    let target = text.trim().strip_prefix("gitdir: ").ok_or_else(no)?;
-    let directory = git.parent().ok_or_else(no)?.join(target).canonicalize()?;
-    let common = match read(&directory.join("commondir")) {
-        Ok(text) => directory.join(text.trim()).canonicalize()?,
-        Err(_) => directory.clone(),
-    };
-    let is_repository = directory.join("HEAD").is_file()
-        && common.join("objects").is_dir()
-        && common.join("refs").is_dir()
-        && directory.starts_with(&common);
-    is_repository.then_some((directory, common)).ok_or_else(no)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn path(environment: &str) -> BTreeMap<String, String> {
@@ -624,7 +537,7 @@ mod tests {
             ],
             ..Plan::default()
         };
-        let places = plan.places();
+        let places = plan.settled().places();
         assert_eq!(places[0], Place::Readable("/usr".into()));
         assert_eq!(places[1], Place::Writable("/usr/share".into()));
         assert_eq!(

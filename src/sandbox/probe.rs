@@ -27,10 +27,10 @@ pub struct Targets {
     pub workspace: PathBuf,
     /// A listener on the loopback device of the machine, when the network is denied.
     pub port: Option<u16>,
-    /// A listening Unix socket outside.
-    pub socket: PathBuf,
-    /// The name of a listening abstract Unix socket.
-    pub abstract_socket: String,
+    /// A listening Unix socket outside, if the machine could make one.
+    pub socket: Option<PathBuf>,
+    /// The name of a listening abstract Unix socket, if the machine could make one.
+    pub abstract_socket: Option<String>,
     /// The runner's process, unless processes have a namespace of their own.
     pub runner: Option<u32>,
 }
@@ -98,11 +98,13 @@ pub fn run(targets: &Targets) -> Vec<Attempt> {
             TcpStream::connect_timeout(&address, PATIENCE).is_err(),
         );
     }
-    attempt(
-        "unix",
-        "no Unix sockets of the machine",
-        UnixStream::connect(&targets.socket).is_err(),
-    );
+    if let Some(socket) = &targets.socket {
+        attempt(
+            "unix",
+            "no Unix sockets of the machine",
+            UnixStream::connect(socket).is_err(),
+        );
+    }
     #[cfg(target_os = "linux")]
     linux(targets, &mut attempt);
     attempts
@@ -135,11 +137,13 @@ fn changes_mode(path: &Path) -> bool {
 fn linux(targets: &Targets, attempt: &mut impl FnMut(&str, &str, bool)) {
     use rustix::process::{Pid, test_kill_process};
 
-    attempt(
-        "abstract",
-        "no abstract Unix sockets of the machine",
-        connect_abstract(&targets.abstract_socket).is_err(),
-    );
+    if let Some(name) = &targets.abstract_socket {
+        attempt(
+            "abstract",
+            "no abstract Unix sockets of the machine",
+            connect_abstract(name).is_err(),
+        );
+    }
     let mut processes = vec!["1".to_owned()];
     processes.extend(targets.runner.map(|pid| pid.to_string()));
     let closed = processes.iter().all(|pid| {
