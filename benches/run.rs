@@ -3,6 +3,13 @@
 //!
 //! `cargo bench` runs it; `cargo bench -- --rounds 50` takes more rounds.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench measures, starts processes and prints, and may fail loudly"
+)]
+
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -163,7 +170,7 @@ fn answer(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-fn events(step: usize, last: bool, bash: bool) -> String {
+fn events(done: usize, last: bool, bash: bool) -> String {
     let mut out = String::new();
     let mut event = |kind: &str, data: &str| {
         let _ = write!(
@@ -186,20 +193,20 @@ fn events(step: usize, last: bool, bash: bool) -> String {
         );
     } else {
         let (name, input) = if bash {
-            ("Bash", format!("{{\\\"command\\\": \\\"true {step}\\\"}}"))
+            ("Bash", format!("{{\\\"command\\\": \\\"true {done}\\\"}}"))
         } else {
             (
                 "Read",
                 format!(
                     "{{\\\"file_path\\\": \\\"a.txt\\\", \\\"offset\\\": {}}}",
-                    step % 10 + 1
+                    done % 10 + 1
                 ),
             )
         };
         event(
             "content_block_start",
             &format!(
-                r#","index":0,"content_block":{{"type":"tool_use","id":"t{step}","name":"{name}","input":{{}}}}"#
+                r#","index":0,"content_block":{{"type":"tool_use","id":"t{done}","name":"{name}","input":{{}}}}"#
             ),
         );
         event(

@@ -218,9 +218,25 @@ impl Budget {
     }
 
     fn exceeded(&self, ceiling: Ceiling, estimated_input: u64) -> Exceeded {
+        let answer = MIN_OUTPUT_TOKENS.min(self.limits.max_output_tokens);
         let next = |spent: String| match estimated_input {
             0 => spent,
-            input => format!("{spent}; the next call needs about {input} tokens of input"),
+            input => {
+                format!(
+                    "{spent}; the next call needs about {input} tokens of input and {answer} for an answer"
+                )
+            }
+        };
+        let next_cost = |spent: String| match self.facts {
+            Some(facts) if estimated_input > 0 => {
+                let input =
+                    estimated_input.saturating_mul(facts.price.input.max(facts.price.cache_write));
+                let needs = Usd::from_nanos(
+                    input.saturating_add(answer.saturating_mul(facts.price.output)),
+                );
+                format!("{spent}; the next call needs about {needs}")
+            }
+            _ => spent,
         };
         let message = match ceiling {
             Ceiling::Steps => format!(
@@ -236,7 +252,7 @@ impl Budget {
                 self.spent.total(),
                 self.limits.max_tokens
             )),
-            Ceiling::Cost => next(format!(
+            Ceiling::Cost => next_cost(format!(
                 "spent {} of {} (`max_cost_usd`)",
                 self.cost,
                 self.limits.max_cost.unwrap_or_default()
@@ -295,7 +311,7 @@ mod tests {
         );
         assert_eq!(
             budget.reserve(3, 50).unwrap_err().message,
-            "spent 1200 of 1000 tokens (`max_tokens`); the next call needs about 50 tokens of input"
+            "spent 1200 of 1000 tokens (`max_tokens`); the next call needs about 50 tokens of input and 128 for an answer"
         );
     }
 

@@ -148,6 +148,9 @@ pub struct TaskStarted {
     pub workspace: String,
     /// `none` or `copy`.
     pub isolation: String,
+    /// How processes are held, and what of it works.
+    #[serde(default)]
+    pub sandbox: SandboxRecord,
     /// The system prompt of every request.
     pub system: String,
     /// The tool definitions of every request.
@@ -158,6 +161,26 @@ pub struct TaskStarted {
     pub turns: u32,
     /// The version of the program.
     pub program_version: String,
+}
+
+/// How the processes of a task are held: what was asked for, and what a self-test found to be enforced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxRecord {
+    /// `auto`, `required` or `off`.
+    pub mode: String,
+    /// `deny` or `allow`.
+    pub network: String,
+    /// Whether the task can start processes at all; if not, nothing was tried.
+    pub used: bool,
+    /// The mechanisms that work, strongest first.
+    #[serde(default)]
+    pub layers: Vec<String>,
+    /// What was attempted from inside and failed.
+    #[serde(default)]
+    pub held: Vec<String>,
+    /// What was attempted from inside and did not fail.
+    #[serde(default)]
+    pub missing: Vec<String>,
 }
 
 /// A rule and where it stands.

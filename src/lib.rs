@@ -8,7 +8,7 @@
 //! | facts | values without I/O: text, secrets, messages, usage, outcomes, events |
 //! | reading | events in, bytes out: every report is a fold over the transcript |
 //! | deciding | pure decisions: budgets and the permission gate |
-//! | doing | processes, workspaces, hooks, models, tools, checks |
+//! | doing | sandbox, processes, workspaces, hooks, models, tools, checks |
 //! | saying | the task file: `TaskSpec` (what YAML may say) becomes `Task` (everything resolved) |
 //! | running | the agent loop and the batch around it |
 //! | speaking | the command line |
@@ -27,6 +27,7 @@ pub mod report;
 pub mod budget;
 pub mod policy;
 // doing
+pub mod sandbox;
 pub mod proc;
 pub mod workspace;
 pub mod hook;

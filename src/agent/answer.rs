@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::agent::Halt;
+use crate::agent::halt::Halt;
 use crate::event::ToolResultKind;
 use crate::text;
 
@@ -18,6 +18,8 @@ pub(super) struct Answer {
     pub(super) output_bytes: u64,
     pub(super) duration_ms: u64,
     pub(super) leaked: u32,
+    /// Why it was denied.
+    pub(super) reason: String,
     /// The task has to end after this reply's results are appended.
     pub(super) halt: Option<Halt>,
 }
@@ -33,7 +35,19 @@ impl Answer {
             output_bytes,
             duration_ms: 0,
             leaked: 0,
+            reason: String::new(),
             halt: None,
+        }
+    }
+
+    /// A call that a hook or the gate denied.
+    pub(super) fn denied(reason: &str) -> Self {
+        let content = format!(
+            "Denied: {reason}. Nobody can approve it during this run; do it another way or finish without it."
+        );
+        Self {
+            reason: reason.to_owned(),
+            ..Self::refused(ToolResultKind::Denied, content)
         }
     }
 }
@@ -64,7 +78,7 @@ pub(super) fn bound(content: String, limit: usize, file: &Path) -> io::Result<(S
 }
 
 /// Tells the model where the whole output is.
-pub(super) fn where_it_is(bytes: usize, file: &Path) -> String {
+fn where_it_is(bytes: usize, file: &Path) -> String {
     format!(
         "(The whole output, {bytes} bytes, is in {}; look at it with Read, offset and limit, or with Grep.)",
         file.display()

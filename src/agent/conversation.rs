@@ -7,8 +7,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::Halt;
 use crate::agent::answer::Answer;
+use crate::agent::halt::Halt;
 use crate::agent::next::{Route, route};
 use crate::agent::repeats::Repeats;
 use crate::budget::{Budget, Limits, Reservation};
@@ -35,6 +35,8 @@ pub struct Conversation {
     pub leaked_processes: u32,
     /// Calls that a hook or the gate denied.
     pub denials: u32,
+    /// Why the first of them was.
+    pub first_denial: Option<String>,
     /// What the task has read so far.
     pub(super) seen: Arc<Seen>,
     repeats: Repeats,
@@ -56,6 +58,7 @@ impl Conversation {
             reply: String::new(),
             leaked_processes: 0,
             denials: 0,
+            first_denial: None,
             seen: Arc::new(Seen::default()),
             repeats: Repeats::default(),
             last_tool: String::new(),
@@ -193,9 +196,11 @@ impl Conversation {
         let mut blocks = Vec::with_capacity(answers.len());
         for (call, answer) in calls.iter().zip(answers) {
             self.repeats.note(call, answer.result, &answer.content);
-            self.denials = self
-                .denials
-                .saturating_add(u32::from(answer.result == ToolResultKind::Denied));
+            if answer.result == ToolResultKind::Denied {
+                self.denials = self.denials.saturating_add(1);
+                self.first_denial
+                    .get_or_insert_with(|| answer.reason.clone());
+            }
             self.last_tool.clone_from(&call.name);
             self.leaked_processes = self.leaked_processes.saturating_add(answer.leaked);
             blocks.push(Block::tool_result(

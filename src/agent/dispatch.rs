@@ -8,36 +8,27 @@
 //! decisions are recorded in that order; only the running overlaps. Whatever happens, each call gets exactly one answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
-use tokio::task::JoinError;
-use tokio_util::sync::CancellationToken;
 
 use crate::agent::answer::{self, Answer};
-use crate::agent::conversation::{Conversation, as_millis};
-use crate::agent::{Agent, Halt, Interrupt, fields};
+use crate::agent::conversation::Conversation;
+use crate::agent::lifecycle::fields;
+use crate::agent::{Agent, Halt, Interrupt};
 use crate::event::{Emitter, Kind, RuleRecord, ToolDecided, ToolResultKind};
 use crate::hook::{self, HookAnswer, HookEvent};
 use crate::message::ToolCall;
 use crate::outcome::Stop;
 use crate::policy::{self, Call, Denial, Permit, Rule};
-use crate::tool::{Seen, Tool, ToolContext, ToolOutput};
+use crate::tool::{Seen, Tool};
 use crate::{text, workspace};
 
 /// Most calls that run at the same time.
 const MAX_PARALLEL_CALLS: usize = 10;
-/// How long a call may take to end after it was cancelled, before it is given up.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// A tool's own time limit strikes first; this is how much later the runtime's does.
-const LIMIT_GRACE: Duration = Duration::from_secs(15);
-
-/// Most bytes of what one hook may add to a result.
-const MAX_NOTE_BYTES: usize = 10_000;
 
 /// A call after the checks.
-enum Prepared {
+pub(super) enum Prepared {
     /// It may run.
     Ready {
         tool: Arc<dyn Tool>,
@@ -97,13 +88,13 @@ fn batches<T>(calls: &[T], is_safe: impl Fn(&T) -> bool) -> Vec<&[T]> {
 }
 
 /// One reply's calls while they are answered.
-struct Turn<'a> {
-    agent: &'a Agent,
-    step: u32,
-    limit: usize,
-    seen: &'a Arc<Seen>,
-    emitter: &'a Emitter,
-    interrupt: &'a Interrupt,
+pub(super) struct Turn<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) step: u32,
+    pub(super) limit: usize,
+    pub(super) seen: &'a Arc<Seen>,
+    pub(super) emitter: &'a Emitter,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl Turn<'_> {
@@ -178,7 +169,7 @@ impl Turn<'_> {
                     &input,
                     Decision {
                         allowed: true,
-                        class: "allowed",
+                        class: if rule.is_some() { "rule" } else { "mode" },
                         reason,
                         rule,
                         further_rules,
@@ -192,9 +183,9 @@ impl Turn<'_> {
                 })
             }
             Err(denial) => {
-                let content = denied(&denial.reason);
+                let answer = Answer::denied(&denial.reason);
                 self.decided(call, &input, Decision::from(*denial))?;
-                self.answered(call, Answer::refused(ToolResultKind::Denied, content))
+                self.answered(call, answer)
             }
         }
     }
@@ -218,7 +209,7 @@ impl Turn<'_> {
                         ..Decision::default()
                     },
                 )?;
-                let answer = Answer::refused(ToolResultKind::Denied, denied(&reason));
+                let answer = Answer::denied(&reason);
                 Ok(Err(Answer {
                     halt: Some(halt),
                     ..answer
@@ -245,10 +236,7 @@ impl Turn<'_> {
                             ..Decision::default()
                         },
                     )?;
-                    Ok(Err(Answer::refused(
-                        ToolResultKind::Denied,
-                        denied(&reason),
-                    )))
+                    Ok(Err(Answer::denied(&reason)))
                 }
             },
         }
@@ -270,182 +258,6 @@ impl Turn<'_> {
             &facts,
             policy,
         )
-    }
-
-    /// Runs a call that may run, and answers it.
-    async fn carry_out(&self, call: &ToolCall, prepared: Prepared) -> Result<Answer, Halt> {
-        let (tool, permit, mut notes) = match prepared {
-            Prepared::Answered(answer) => return Ok(answer),
-            Prepared::Ready {
-                tool,
-                permit,
-                notes,
-            } => (tool, permit, notes),
-        };
-        let input = permit.input().clone();
-        let stem = text::file_name::file_name(&format!("{:04}-{}", self.step, call.id));
-        let began = self.emitter.clock().start();
-        let (result, output) = self.run(tool, *permit, &stem).await;
-        let duration_ms = as_millis(began.elapsed());
-        let (mut content, output_file, output_bytes) =
-            self.fit(&output.text, output.spilled, &stem)?;
-        let halt = match self
-            .post_tool_use(call, &input, result, &content, output.response, duration_ms)
-            .await
-        {
-            Ok(more) => {
-                notes.extend(more);
-                None
-            }
-            Err(halt) if halt.stop == Stop::HookStopped => Some(halt),
-            Err(halt) => return Err(halt),
-        };
-        for note in notes {
-            content.push_str("\n\n");
-            content.push_str(&text::ends(
-                &self.emitter.redactor().redact(&note),
-                MAX_NOTE_BYTES,
-            ));
-        }
-        let answer = Answer {
-            result,
-            content,
-            output_file,
-            output_bytes,
-            duration_ms,
-            leaked: output.leaked,
-            halt,
-        };
-        self.emitter.emit(Kind::ToolFinished(Box::new(
-            answer.finished(self.step, call),
-        )))?;
-        Ok(answer)
-    }
-
-    /// Runs the tool in a task of its own, so that neither a panic nor a blocked thread takes the loop with it.
-    async fn run(
-        &self,
-        tool: Arc<dyn Tool>,
-        permit: Permit,
-        stem: &str,
-    ) -> (ToolResultKind, ToolOutput) {
-        let limit = self.agent.limits.tool_timeout;
-        let cancel = self.interrupt.token().child_token();
-        let context = self.context(stem, limit, &cancel);
-        let name = tool.name().to_owned();
-        let mut running = tokio::spawn(async move { tool.call(permit, &context).await });
-        let finished = tokio::select! {
-            finished = &mut running => Some(finished),
-            () = ended(&cancel, limit + LIMIT_GRACE) => {
-                cancel.cancel();
-                tokio::time::timeout(CANCEL_GRACE, &mut running).await.ok()
-            }
-        };
-        match finished {
-            Some(Ok(output)) if output.timed_out => (ToolResultKind::TimedOut, output),
-            Some(Ok(output)) if output.is_error => (ToolResultKind::Error, output),
-            Some(Ok(output)) => (ToolResultKind::Ok, output),
-            Some(Err(error)) => {
-                let text = format!("`{name}` crashed: {}", panic_message(error));
-                (
-                    ToolResultKind::Panicked,
-                    ToolOutput {
-                        text,
-                        is_error: true,
-                        ..ToolOutput::default()
-                    },
-                )
-            }
-            None => {
-                running.abort();
-                let text = format!(
-                    "`{name}` did not end within {} and was given up",
-                    humantime::format_duration(limit)
-                );
-                (
-                    ToolResultKind::TimedOut,
-                    ToolOutput {
-                        text,
-                        is_error: true,
-                        ..ToolOutput::default()
-                    },
-                )
-            }
-        }
-    }
-
-    fn context(&self, stem: &str, time_limit: Duration, cancel: &CancellationToken) -> ToolContext {
-        let surroundings = &self.agent.surroundings;
-        ToolContext {
-            launcher: surroundings.launcher.clone(),
-            environment: surroundings.environment.clone(),
-            output_dir: surroundings.output_dir.clone(),
-            output_stem: stem.to_owned(),
-            output_limit: self.limit,
-            time_limit,
-            cancel: cancel.clone(),
-            redactor: self.emitter.shared_redactor(),
-            seen: Arc::clone(self.seen),
-        }
-    }
-
-    /// Redacts and bounds an output: the text for the model, the file with the whole of it, and its size.
-    fn fit(
-        &self,
-        text: &str,
-        spilled: Option<(std::path::PathBuf, u64)>,
-        stem: &str,
-    ) -> Result<(String, Option<String>, u64), Halt> {
-        let output_dir = &self.agent.surroundings.output_dir;
-        let text = self.emitter.redactor().redact(text);
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        let relative = |file: &std::path::Path| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            format!("output/{name}")
-        };
-        if let Some((file, whole)) = spilled {
-            let note = answer::where_it_is(usize::try_from(whole).unwrap_or(usize::MAX), &file);
-            return Ok((
-                format!("{}\n{note}", text::ends(&text, self.limit)),
-                Some(relative(&file)),
-                whole,
-            ));
-        }
-        let file = output_dir.join(format!("{stem}.txt"));
-        let (content, cut) = answer::bound(text, self.limit, &file)?;
-        Ok((content, cut.then(|| relative(&file)), bytes))
-    }
-
-    /// PostToolUse after a success, PostToolUseFailure after a failure: they observe and may add a note for the model.
-    async fn post_tool_use(
-        &self,
-        call: &ToolCall,
-        input: &Value,
-        result: ToolResultKind,
-        content: &str,
-        response: Option<Value>,
-        duration_ms: u64,
-    ) -> Result<Vec<String>, Halt> {
-        let mut fields = tool_fields(call, input);
-        fields.insert("duration_ms".into(), duration_ms.into());
-        let event = if result == ToolResultKind::Ok {
-            fields.insert(
-                "tool_response".into(),
-                response.unwrap_or_else(|| json!({"content": content})),
-            );
-            HookEvent::PostToolUse
-        } else {
-            fields.insert("error".into(), content.into());
-            HookEvent::PostToolUseFailure
-        };
-        let answer = self
-            .agent
-            .fire(event, &call.name, fields, self.emitter)
-            .await?;
-        let feedback = answer
-            .blocked
-            .map(|block| format!("(Hook `{}`: {})", block.hook, block.reason));
-        Ok(feedback.into_iter().chain(answer.context).collect())
     }
 
     fn answered(&self, call: &ToolCall, mut answer: Answer) -> Result<Prepared, Halt> {
@@ -509,21 +321,8 @@ fn record(rule: &Rule) -> RuleRecord {
     }
 }
 
-fn tool_fields(call: &ToolCall, input: &Value) -> Map<String, Value> {
+pub(super) fn tool_fields(call: &ToolCall, input: &Value) -> Map<String, Value> {
     fields(json!({"tool_name": call.name, "tool_input": input, "tool_use_id": call.id}))
-}
-
-async fn ended(cancel: &CancellationToken, limit: Duration) {
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = tokio::time::sleep(limit) => {}
-    }
-}
-
-fn denied(reason: &str) -> String {
-    format!(
-        "Denied: {reason}. Nobody can approve it during this run; do it another way or finish without it."
-    )
 }
 
 fn unknown_tool(call: &ToolCall, names: &[String]) -> String {
@@ -539,17 +338,6 @@ fn unknown_tool(call: &ToolCall, names: &[String]) -> String {
 
 fn invalid_input(tool: &str, error: &str) -> String {
     format!("The input does not fit the schema of `{tool}`: {error}. Nothing was run.")
-}
-
-fn panic_message(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(payload) => payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".into()),
-        Err(error) => error.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -1,37 +1,39 @@
 //! The agent loop: ask the model, append its answer, route on the stop reason, run tools, append their results, ask again.
 //!
-//! `next` routes, `dispatch` stacks hook, gate and tool before every action, `conversation` is the memory, `repeats` and
-//! the budget brake, `interrupt` ends it from the outside. An [`Agent`] is immutable; what changes during a run are the
+//! `next` routes, `dispatch` stacks hook and gate before every action and `perform` does it, `conversation` is the memory,
+//! `repeats` and the budget brake, `interrupt` ends it from the outside, `lifecycle` fires the other hooks. An [`Agent`] is immutable; what changes during a run are the
 //! local variables of [`Agent::run`].
 
 mod answer;
 mod conversation;
 mod dispatch;
+mod halt;
 mod interrupt;
+mod lifecycle;
 mod next;
+mod perform;
 mod prompt;
 mod repeats;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
 pub use conversation::Conversation;
+pub use halt::Halt;
 pub use interrupt::Interrupt;
 pub use next::{Route, route};
 pub use prompt::system_prompt;
 
-use crate::budget::{Ceiling, Exceeded, Limits, Reservation};
-use crate::event::{Emitter, Kind};
-use crate::hook::{HookAnswer, HookContext, HookEvent, Hooks};
-use crate::message::Message;
-use crate::model::{Model, ModelError, ModelErrorKind, Reply, Request};
+use crate::budget::{Limits, Reservation};
+use crate::event::Emitter;
+use crate::hook::{HookContext, Hooks};
+use crate::message::{Message, ToolCall};
+use crate::model::{Model, Reply, Request};
 use crate::outcome::Stop;
 use crate::policy::Policy;
 use crate::proc::Launcher;
+use crate::text;
 use crate::tool::Registry;
 
 /// How often in a row a Stop hook may make a turn go on.
@@ -66,6 +68,8 @@ pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
     /// Where output goes that is too large for the conversation.
     pub output_dir: PathBuf,
+    /// The same directory as reports name it, relative to the run directory.
+    pub output_name: String,
     /// Most bytes of one tool result.
     pub output_limit: usize,
 }
@@ -85,15 +89,10 @@ pub struct Ended {
     pub leaked_processes: u32,
     /// Calls that a hook or the gate denied.
     pub denials: u32,
+    /// Why the first of them was.
+    pub first_denial: Option<String>,
     /// The conversation: well-formed after every kind of ending.
     pub messages: Vec<Message>,
-}
-
-/// Ends the task before its turns are done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Halt {
-    stop: Stop,
-    message: String,
 }
 
 impl Agent {
@@ -103,12 +102,12 @@ impl Agent {
         let mut talk = Conversation::new(self.limits.clone(), self.model.facts(), planned);
         let result = self.run_turns(&mut talk, turns, emitter, interrupt).await;
         let closed = self.close(&talk, result.as_ref().err(), emitter).await;
-        let (stop, message) = match result.and(closed) {
+        let (stop, message) = match closed.and(result) {
             Ok(()) => (
                 Stop::Completed,
                 format!(
                     "finished in {}",
-                    crate::text::plural(talk.budget.steps().into(), "step")
+                    text::plural(talk.budget.steps().into(), "step")
                 ),
             ),
             Err(halt) => (halt.stop, halt.message),
@@ -118,6 +117,7 @@ impl Agent {
             reply,
             leaked_processes,
             denials,
+            first_denial,
             messages,
             ..
         } = talk;
@@ -128,6 +128,7 @@ impl Agent {
             turns_skipped,
             leaked_processes,
             denials,
+            first_denial,
             messages,
         }
     }
@@ -198,7 +199,7 @@ impl Agent {
         interrupt: &Interrupt,
     ) -> Result<Reply, Halt> {
         if interrupt.is_raised() {
-            return Err(Halt::interrupted(interrupt));
+            return Err(Halt::interrupted(interrupt, "nothing was running"));
         }
         let listener = talk.begin_step(reservation.max_tokens, emitter)?;
         let tools = self.registry.definitions();
@@ -210,7 +211,9 @@ impl Agent {
         };
         tokio::select! {
             reply = self.model.reply(request, &listener) => reply.map_err(Halt::from),
-            () = interrupt.token().cancelled() => Err(Halt::interrupted(interrupt)),
+            () = interrupt.token().cancelled() => {
+                Err(Halt::interrupted(interrupt, &format!("waiting for the model in step {}", talk.step())))
+            }
         }
     }
 
@@ -218,7 +221,7 @@ impl Agent {
     async fn act(
         &self,
         talk: &mut Conversation,
-        calls: &[crate::message::ToolCall],
+        calls: &[ToolCall],
         emitter: &Emitter,
         interrupt: &Interrupt,
     ) -> Result<(), Halt> {
@@ -229,171 +232,15 @@ impl Agent {
             return Err(halt);
         }
         if interrupt.is_raised() {
-            return Err(Halt::interrupted(interrupt));
+            let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+            let doing = format!(
+                "running {} in step {}",
+                text::one_line(&names.join(", "), 200),
+                talk.step()
+            );
+            return Err(Halt::interrupted(interrupt, &doing));
         }
         talk.repeats_verdict()
             .map_or(Ok(()), |(stop, message)| Err(Halt { stop, message }))
-    }
-
-    /// SessionStart: its context goes in front of the first prompt.
-    async fn open(&self, emitter: &Emitter) -> Result<Vec<String>, Halt> {
-        let fields = fields(json!({"source": "startup", "model": self.model.name()}));
-        let answer = self
-            .fire(HookEvent::SessionStart, "startup", fields, emitter)
-            .await?;
-        Ok(answer.context)
-    }
-
-    /// Stop: the reason for which the turn has to go on, if a hook gives one.
-    async fn stop_hook(
-        &self,
-        talk: &Conversation,
-        continuations: u32,
-        emitter: &Emitter,
-    ) -> Result<Option<String>, Halt> {
-        let fields = fields(json!({
-            "stop_hook_active": continuations > 0,
-            "last_assistant_message": talk.reply,
-        }));
-        let answer = self.fire(HookEvent::Stop, "", fields, emitter).await?;
-        match answer.blocked {
-            Some(block) if block.failure => Err(Halt {
-                stop: Stop::HookStopped,
-                message: format!(
-                    "the Stop hook `{}` did not work: {}",
-                    block.hook, block.reason
-                ),
-            }),
-            Some(block) if continuations >= MAX_STOP_HOOK_CONTINUATIONS => Err(Halt {
-                stop: Stop::StopHookLoop,
-                message: format!(
-                    "the Stop hook `{}` blocked {} times in a row: {}",
-                    block.hook,
-                    continuations + 1,
-                    block.reason
-                ),
-            }),
-            Some(block) => Ok(Some(block.reason)),
-            None => Ok(None),
-        }
-    }
-
-    /// SessionEnd, and the last look at the hooks' programs.
-    async fn close(
-        &self,
-        talk: &Conversation,
-        halt: Option<&Halt>,
-        emitter: &Emitter,
-    ) -> Result<(), Halt> {
-        let reason = halt.map_or("completed", |_| "other");
-        let fields = fields(json!({"reason": reason, "last_assistant_message": talk.reply}));
-        self.fire(HookEvent::SessionEnd, reason, fields, emitter)
-            .await?;
-        match self.hooks.tampered().as_slice() {
-            [] => Ok(()),
-            changed => Err(Halt {
-                stop: Stop::HookTampered,
-                message: format!("changed during the run: {}", changed.join(", ")),
-            }),
-        }
-    }
-
-    /// Runs the hooks of one event and records them.
-    async fn fire(
-        &self,
-        event: HookEvent,
-        subject: &str,
-        fields: Map<String, Value>,
-        emitter: &Emitter,
-    ) -> Result<HookAnswer, Halt> {
-        let mut answer = self
-            .hooks
-            .run(event, subject, fields, &self.hook_context)
-            .await;
-        for record in answer.records.drain(..) {
-            emitter.emit(Kind::HookFinished(Box::new(record)))?;
-        }
-        for message in answer.warnings.drain(..) {
-            emitter.emit(Kind::Warned {
-                code: "hook".into(),
-                message,
-            })?;
-        }
-        match answer.stopped.take() {
-            Some(message) if event != HookEvent::SessionEnd => Err(Halt {
-                stop: Stop::HookStopped,
-                message,
-            }),
-            _ => Ok(answer),
-        }
-    }
-}
-
-impl Halt {
-    fn interrupted(interrupt: &Interrupt) -> Self {
-        let (stop, message) = interrupt.reason();
-        Self { stop, message }
-    }
-
-    /// A reply that was cut off because the budget had made the call smaller is the budget's doing.
-    fn after_reply(stop: Stop, message: String, reservation: &Reservation) -> Self {
-        match reservation.clamped_by {
-            Some(ceiling) if stop == Stop::OutputTruncated => Self {
-                stop: stop_of(ceiling),
-                message: format!(
-                    "{message}, which what is left of the budget had set to {}",
-                    reservation.max_tokens
-                ),
-            },
-            _ => Self { stop, message },
-        }
-    }
-}
-
-impl From<Exceeded> for Halt {
-    fn from(exceeded: Exceeded) -> Self {
-        Self {
-            stop: stop_of(exceeded.ceiling),
-            message: exceeded.message,
-        }
-    }
-}
-
-impl From<io::Error> for Halt {
-    fn from(error: io::Error) -> Self {
-        Self {
-            stop: Stop::IoError,
-            message: error.to_string(),
-        }
-    }
-}
-
-impl From<ModelError> for Halt {
-    fn from(error: ModelError) -> Self {
-        let stop = match error.kind {
-            ModelErrorKind::Auth => Stop::AuthError,
-            ModelErrorKind::TooLarge => Stop::ContextOverflow,
-            ModelErrorKind::Api => Stop::ApiError,
-        };
-        Self {
-            stop,
-            message: error.message,
-        }
-    }
-}
-
-fn stop_of(ceiling: Ceiling) -> Stop {
-    match ceiling {
-        Ceiling::Steps | Ceiling::TotalSteps => Stop::StepLimit,
-        Ceiling::Tokens => Stop::TokenBudget,
-        Ceiling::Cost => Stop::CostBudget,
-        Ceiling::Window => Stop::ContextOverflow,
-    }
-}
-
-fn fields(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
     }
 }

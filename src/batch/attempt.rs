@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use serde_json::{Value, json};
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
@@ -13,14 +14,15 @@ use crate::batch::{Batch, Job};
 use crate::budget::Limits;
 use crate::check::CheckContext;
 use crate::event::{
-    Change, CheckFinished, CheckResult, Emitter, Kind, RuleRecord, TaskFinished, TaskStarted,
+    CheckFinished, CheckResult, Emitter, Kind, RuleRecord, SandboxRecord, TaskFinished, TaskStarted,
 };
 use crate::hook::{HookContext, HookRuntime, Hooks};
 use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
 use crate::policy::{Mode, Policy, Roots, Rule};
-use crate::proc;
+use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
 use crate::task::Task;
+use crate::text;
 use crate::tool::{Registry, builtin};
 use crate::workspace::Workspace;
 
@@ -48,15 +50,15 @@ pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &Cancella
     }
 }
 
-struct Attempt<'a> {
-    batch: &'a Batch,
+pub(super) struct Attempt<'a> {
+    pub(super) batch: &'a Batch,
     job: &'a Job,
-    task: &'a Task,
+    pub(super) task: &'a Task,
     number: u32,
     /// Where transcript and output go.
     dir: PathBuf,
     /// Private HOME, TMPDIR and copy of the workspace.
-    scratch: PathBuf,
+    pub(super) scratch: PathBuf,
 }
 
 /// What came out of an attempt.
@@ -104,15 +106,29 @@ impl<'a> Attempt<'a> {
         let environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = self.prepare();
+        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
+        let prepared = block_in_place(|| self.prepare());
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let hooks = self.hooks(root, &environment, cancel);
+        let held = self.hold(root, &environment).await;
+        let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
-        emitter.emit(Kind::TaskStarted(Box::new(
-            self.started(&registry, &system, digest),
-        )))?;
+        emitter.emit(Kind::TaskStarted(Box::new(self.started(
+            &registry,
+            &system,
+            digest,
+            held.record,
+        ))))?;
+        if let Some(message) = held.warning {
+            emitter.emit(Kind::Warned {
+                code: "sandbox".into(),
+                message,
+            })?;
+        }
+        if let Some(refusal) = held.refusal {
+            return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
+        }
         if self.task.mode == Mode::BypassPermissions {
             let message = "mode `bypassPermissions`: calls need no rule in this task".to_owned();
             emitter.emit(Kind::Warned {
@@ -130,26 +146,40 @@ impl<'a> Attempt<'a> {
             limits: self.task.limits.clone(),
             system,
             surroundings: Surroundings {
-                launcher: self.batch.launcher.clone(),
+                launcher: held.launcher.clone(),
                 environment: environment.clone(),
                 output_dir: self.output_dir(),
+                output_name: run_dir::output(&self.task.name, self.number),
                 output_limit: OUTPUT_LIMIT,
             },
         };
-        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
         let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
-        let changes = workspace.changes()?;
+        let changes = block_in_place(|| workspace.changes())?;
         emitter.emit(Kind::WorkspaceCompared {
             changes: changes.clone(),
         })?;
         let (checks, failures) = if ended.stop == Stop::Completed {
-            self.check(&workspace, &ended, changes, environment, emitter, cancel)
-                .await?
+            let context = CheckContext {
+                workspace: workspace.root().to_path_buf(),
+                reply: ended.reply.clone(),
+                changes,
+                launcher: held.launcher,
+                environment,
+                redactor: Arc::clone(&self.batch.redactor),
+                cancel: cancel.clone(),
+            };
+            self.check(&context, emitter).await?
         } else {
             (ChecksResult::NotRun, Vec::new())
         };
-        if !self.batch.keep_workspaces {
-            workspace.remove()?;
+        if !self.batch.keep_workspaces
+            && let Err(error) = block_in_place(|| workspace.remove())
+        {
+            let message = format!("the workspace could not be removed: {error}");
+            emitter.emit(Kind::Warned {
+                code: "workspace".into(),
+                message,
+            })?;
         }
         let ended = self.look_at_configuration(ended);
         Ok(Work {
@@ -163,37 +193,21 @@ impl<'a> Attempt<'a> {
     /// Runs the checks in order, all of them, so that one look shows everything that is wrong.
     async fn check(
         &self,
-        workspace: &Workspace,
-        ended: &Ended,
-        changes: Vec<Change>,
-        environment: BTreeMap<String, String>,
+        context: &CheckContext,
         emitter: &Emitter,
-        cancel: &CancellationToken,
     ) -> io::Result<(ChecksResult, Vec<String>)> {
-        let context = CheckContext {
-            workspace: workspace.root().to_path_buf(),
-            reply: ended.reply.clone(),
-            changes,
-            launcher: self.batch.launcher.clone(),
-            environment,
-            redactor: Arc::clone(&self.batch.redactor),
-            cancel: cancel.clone(),
-        };
         let (mut together, mut failures) = (ChecksResult::Passed, Vec::new());
         for (index, check) in (0_u32..).zip(&self.task.checks) {
             let began = self.batch.clock.start();
-            let finding = check.run(&context).await;
+            let finding = check.run(context).await;
             together = match (together, finding.result) {
                 (together, CheckResult::Passed) => together,
                 (ChecksResult::Failed, _) | (_, CheckResult::Failed) => ChecksResult::Failed,
                 (_, CheckResult::Errored) => ChecksResult::Errored,
             };
             if finding.result != CheckResult::Passed {
-                failures.push(format!(
-                    "{} ({})",
-                    check.title(),
-                    first_line(&finding.message)
-                ));
+                let said: Vec<&str> = finding.message.lines().map(str::trim).take(2).collect();
+                failures.push(format!("{}: {}", check.title(), said.join(" ")));
             }
             emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
                 index,
@@ -233,11 +247,17 @@ impl<'a> Attempt<'a> {
             failures,
         } = work;
         let outcome = Outcome::of(ended.stop, denials, self.task.on_denied, checks);
+        let denied = |reason: Option<String>| match (reason, denials) {
+            (Some(reason), 1) => reason,
+            (Some(reason), more) => format!(
+                "{reason}; and {} more",
+                text::plural((more - 1).into(), "denial")
+            ),
+            (None, _) => String::new(),
+        };
         let mut message = match outcome {
-            Outcome::Denied if ended.stop == Stop::Completed => {
-                format!("{denials} denied, and the task demands none")
-            }
-            Outcome::CheckFailed => format!("check failed: {}", failures.join("; ")),
+            Outcome::Denied if ended.stop == Stop::Completed => denied(ended.first_denial),
+            Outcome::CheckFailed => failures.join("; "),
             Outcome::CheckError => format!("a check could not be run: {}", failures.join("; ")),
             _ => ended.message,
         };
@@ -245,7 +265,7 @@ impl<'a> Attempt<'a> {
             message.push_str(&format!("; check failed: {}", failures.join("; ")));
         }
         if denials > 0 && outcome == Outcome::Completed && self.task.on_denied == OnDenied::Warn {
-            message.push_str(&format!(", {denials} denied"));
+            message.push_str(&format!(" and {}", text::plural(denials.into(), "denial")));
         }
         Kind::TaskFinished(Box::new(TaskFinished {
             stop: ended.stop,
@@ -258,7 +278,13 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    fn started(&self, registry: &Registry, system: &str, hooks_sha256: String) -> TaskStarted {
+    fn started(
+        &self,
+        registry: &Registry,
+        system: &str,
+        hooks_sha256: String,
+        sandbox: SandboxRecord,
+    ) -> TaskStarted {
         let task = self.task;
         TaskStarted {
             file: task.file.clone(),
@@ -273,6 +299,7 @@ impl<'a> Attempt<'a> {
             limits: limits(&task.limits),
             workspace: relative_to(&self.batch.base, &task.workspace),
             isolation: task.isolation.name().to_owned(),
+            sandbox,
             system: system.to_owned(),
             tools: registry.definitions(),
             hooks_sha256,
@@ -303,10 +330,11 @@ impl<'a> Attempt<'a> {
         &self,
         root: &Path,
         environment: &BTreeMap<String, String>,
+        launcher: &Launcher,
         cancel: &CancellationToken,
     ) -> io::Result<Hooks> {
         let runtime = HookRuntime {
-            launcher: self.batch.launcher.clone(),
+            launcher: launcher.clone(),
             environment: environment.clone(),
             workspace: root.to_path_buf(),
             redactor: Arc::clone(&self.batch.redactor),
@@ -340,7 +368,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The runner's own files, where they lie and where a copy of the workspace has them.
-    fn never_write(&self, root: &Path) -> Vec<PathBuf> {
+    pub(super) fn never_write(&self, root: &Path) -> Vec<PathBuf> {
         let own = self.batch.never_write.iter().cloned();
         let copied = self.batch.never_write.iter().filter_map(|path| {
             let inside = path.strip_prefix(&self.task.workspace).ok()?;
@@ -384,7 +412,7 @@ impl<'a> Attempt<'a> {
         )
     }
 
-    fn output_dir(&self) -> PathBuf {
+    pub(super) fn output_dir(&self) -> PathBuf {
         self.dir.join(run_dir::OUTPUT)
     }
 }
@@ -392,13 +420,19 @@ impl<'a> Attempt<'a> {
 impl Work {
     /// The attempt could not be carried out.
     fn failed(error: &io::Error, task: &Task) -> Self {
+        Self::stopped(Stop::IoError, error.to_string(), task)
+    }
+
+    /// The agent was not asked at all.
+    fn stopped(stop: Stop, message: String, task: &Task) -> Self {
         let ended = Ended {
-            stop: Stop::IoError,
-            message: error.to_string(),
+            stop,
+            message,
             reply: String::new(),
             turns_skipped: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
             leaked_processes: 0,
             denials: 0,
+            first_denial: None,
             messages: Vec::new(),
         };
         Self {
@@ -442,8 +476,4 @@ fn relative_to(base: &Path, path: &Path) -> String {
         Ok(inside) => inside.display().to_string(),
         Err(_) => path.display().to_string(),
     }
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }

@@ -5,37 +5,35 @@ use std::path::Path;
 use crate::task::Task;
 use crate::workspace::Isolation;
 
-/// The lane of each task. Tasks whose workspaces overlap and are not isolated are in the same one.
-pub(super) fn lanes(tasks: &[&Task]) -> Vec<usize> {
-    let spaces: Vec<Option<&Path>> = tasks
-        .iter()
-        .map(|task| (task.isolation == Isolation::None).then_some(task.workspace.as_path()))
-        .collect();
-    groups(&spaces)
+/// A task's hold on the directory that it works in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hold<'a> {
+    place: &'a Path,
+    writes: bool,
 }
 
-/// For each place the first index of its group. Two places that contain one another are in one group, and so is whatever
-/// overlaps with either; `None` overlaps with nothing.
-fn groups(spaces: &[Option<&Path>]) -> Vec<usize> {
-    let mut group: Vec<usize> = (0..spaces.len()).collect();
-    for (later, one) in spaces.iter().enumerate() {
-        for (earlier, other) in spaces.iter().enumerate().take(later) {
-            let (Some(one), Some(other)) = (one, other) else {
-                continue;
-            };
-            if one.starts_with(other) || other.starts_with(one) {
-                let (from, to) = (
-                    group[later].max(group[earlier]),
-                    group[later].min(group[earlier]),
-                );
-                group
-                    .iter_mut()
-                    .filter(|member| **member == from)
-                    .for_each(|member| *member = to);
-            }
-        }
-    }
-    group
+/// What a task holds while it runs; an isolated one holds nothing.
+///
+/// A task only reads if its tools only read and nothing else of it runs in the directory: no check that is a command, no
+/// hook.
+pub(super) fn hold(task: &Task) -> Option<Hold<'_>> {
+    let reads = |tool: &String| matches!(tool.as_str(), "Read" | "Glob" | "Grep");
+    let only_reads = task.tools.iter().all(reads)
+        && task.hooks.is_empty()
+        && task.checks.iter().all(|check| check.kind() != "command");
+    (task.isolation == Isolation::None).then_some(Hold {
+        place: &task.workspace,
+        writes: !only_reads,
+    })
+}
+
+/// Whether one task has to wait for the other: their directories overlap, and at least one of them writes.
+pub(super) fn conflict(one: Option<Hold<'_>>, other: Option<Hold<'_>>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return false;
+    };
+    (one.writes || other.writes)
+        && (one.place.starts_with(other.place) || other.place.starts_with(one.place))
 }
 
 #[cfg(test)]
@@ -43,11 +41,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workspaces_that_overlap_share_a_lane() {
-        let spaces = ["/w/a", "/w/b", "/w/ab", "/w/a/x"].map(|path| Some(Path::new(path)));
-        assert_eq!(groups(&spaces), [0, 1, 2, 0]);
-        let joined = ["/w/a", "/w/b", "/w"].map(|path| Some(Path::new(path)));
-        assert_eq!(groups(&joined), [0, 0, 0]);
-        assert_eq!(groups(&[None, None, Some(Path::new("/w"))]), [0, 1, 2]);
+    fn tasks_wait_for_one_another_where_their_directories_overlap_and_one_writes() {
+        let hold = |place, writes| {
+            Some(Hold {
+                place: Path::new(place),
+                writes,
+            })
+        };
+        assert!(conflict(hold("/w", true), hold("/w", true)));
+        assert!(conflict(hold("/w", true), hold("/w/sub", false)));
+        assert!(conflict(hold("/w/sub", false), hold("/w", true)));
+        assert!(!conflict(hold("/w", false), hold("/w", false)));
+        assert!(!conflict(hold("/w", true), hold("/wide", true)));
+        assert!(!conflict(hold("/w", true), None));
     }
 }

@@ -3,6 +3,7 @@
 //! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
 
 mod attempt;
+mod confine;
 mod lanes;
 mod pinned;
 mod scratch;
@@ -72,27 +73,43 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// How many tasks have to wait for another one because they share its directory.
+    #[must_use]
+    pub fn serialised(&self) -> usize {
+        let holds: Vec<_> = self.jobs.iter().map(|job| lanes::hold(&job.task)).collect();
+        let waits = |n: usize| {
+            holds
+                .iter()
+                .take(n)
+                .any(|earlier| lanes::conflict(*earlier, holds.get(n).copied().flatten()))
+        };
+        (0..holds.len()).filter(|n| waits(*n)).count()
+    }
+
     /// Runs all tasks. After `cancel` no task is started, and the running ones end in an orderly way.
     ///
-    /// The next task is always the first one of the plan that may start: tasks that work in the same directory without
-    /// isolation run one after the other.
+    /// The next task is always the first one of the plan that may start: a task that writes in a directory without
+    /// isolation has it for itself.
     pub async fn run(self: &Arc<Self>, cancel: &CancellationToken) {
-        let tasks: Vec<&Task> = self.jobs.iter().map(|job| job.task.as_ref()).collect();
-        let mut waiting: Vec<(usize, &Job)> =
-            lanes::lanes(&tasks).into_iter().zip(&self.jobs).collect();
-        let mut busy: HashMap<Id, usize> = HashMap::new();
+        let mut waiting: Vec<&Job> = self.jobs.iter().collect();
+        let mut busy: HashMap<Id, &Task> = HashMap::new();
         let mut running = JoinSet::new();
         loop {
             while running.len() < self.parallel.max(1) && !cancel.is_cancelled() {
-                let free = |(lane, _): &(usize, &Job)| !busy.values().any(|taken| taken == lane);
-                let Some(next) = waiting.iter().position(free) else {
+                let may_start = |job: &&Job| {
+                    let hold = lanes::hold(&job.task);
+                    !busy
+                        .values()
+                        .any(|task| lanes::conflict(hold, lanes::hold(task)))
+                };
+                let Some(next) = waiting.iter().position(may_start) else {
                     break;
                 };
-                let (lane, job) = waiting.remove(next);
-                let (batch, job, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
+                let job = waiting.remove(next);
+                let (batch, own, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
                 let started =
-                    running.spawn(async move { attempt::run(&batch, &job, 1, &cancel).await });
-                busy.insert(started.id(), lane);
+                    running.spawn(async move { attempt::run(&batch, &own, 1, &cancel).await });
+                busy.insert(started.id(), &job.task);
             }
             let ended = match running.join_next_with_id().await {
                 None => return,

@@ -39,6 +39,12 @@ pub(super) enum Command {
     /// Run one process and everything that it starts under supervision
     #[command(hide = true)]
     Supervise,
+    /// The same inside of a sandbox
+    #[command(hide = true)]
+    Confine,
+    /// Attempt what a sandbox must not permit
+    #[command(hide = true)]
+    ProbeSandbox,
 }
 
 /// Which task files, and how they are read.
@@ -59,6 +65,9 @@ pub(super) struct TaskArgs {
     /// One more deny rule for every task
     #[arg(long = "deny", value_name = "RULE")]
     pub(super) deny: Vec<String>,
+    /// Sandbox for every task, in place of the one in the task file
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(super) sandbox: Option<Sandbox>,
     /// Let tasks use the mode `bypassPermissions` in this run
     #[arg(long)]
     pub(super) allow_bypass: bool,
@@ -87,7 +96,7 @@ pub(super) struct RunArgs {
     /// Keep copies of workspaces after the run
     #[arg(long)]
     pub(super) keep_workspaces: bool,
-    /// Live progress: a display on a terminal, lines elsewhere
+    /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) progress: When,
     /// Step summary, outputs and annotations for GitHub Actions
@@ -155,6 +164,27 @@ pub(super) enum When {
     Always,
     /// Never
     Never,
+}
+
+/// How processes are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sandbox {
+    /// The strongest that the machine has, with a warning for what it lacks
+    Auto,
+    /// Whole, or a task is an error before the first model call
+    Required,
+    /// None
+    Off,
+}
+
+impl From<Sandbox> for crate::sandbox::Mode {
+    fn from(typed: Sandbox) -> Self {
+        match typed {
+            Sandbox::Auto => Self::Auto,
+            Sandbox::Required => Self::Required,
+            Sandbox::Off => Self::Off,
+        }
+    }
 }
 
 #[cfg(test)]

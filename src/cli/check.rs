@@ -2,21 +2,22 @@
 
 use crate::cli::args::CheckArgs;
 use crate::cli::settings::Settings;
-use crate::cli::{load, print};
+use crate::cli::{load, print, say};
 use crate::outcome::Exit;
 use crate::task::describe;
+use crate::text;
 
 /// Prints a table for each task; says everything that is wrong instead, if anything is.
 pub(super) fn check(args: &CheckArgs, settings: &Settings) -> Exit {
     match load::load(&args.tasks, settings) {
-        Ok(loaded) => print(
-            &loaded
-                .tasks
-                .iter()
-                .map(describe)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        ),
+        Ok(loaded) => {
+            say(&format!(
+                "{} valid",
+                text::plural(loaded.tasks.len() as u64, "task")
+            ));
+            let tables: Vec<String> = loaded.tasks.iter().map(describe).collect();
+            print(&(tables.join("\n\n") + "\n"))
+        }
         Err(exit) => exit,
     }
 }

@@ -16,6 +16,7 @@ use crate::model::scripted::{Script, Scripted};
 use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::outcome::Exit;
 use crate::task::{self, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Task, TaskFile};
+use crate::text;
 
 /// The variable that holds the key of the Messages API.
 const KEY: &str = "ANTHROPIC_API_KEY";
@@ -34,6 +35,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
         overrides: Overrides {
             model: args.model.clone(),
             max_steps: args.max_steps,
+            sandbox: args.sandbox.map(Into::into),
             ..Overrides::default()
         },
     };
@@ -42,12 +44,13 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             if !loaded.warnings.is_empty() {
                 say(&task::render_all(&loaded.warnings, false));
             }
+            read_scripts(&loaded.tasks)?;
             Ok(loaded)
         }
         Err(diagnostics) => {
             say(&task::render_all(&diagnostics, false));
             let files: BTreeSet<&str> = diagnostics.iter().map(|one| one.file.as_str()).collect();
-            let count = |count: usize, word| crate::text::plural(count as u64, word);
+            let count = |count: usize, word| text::plural(count as u64, word);
             let (errors, files) = (
                 count(diagnostics.len(), "error"),
                 count(files.len(), "file"),
@@ -58,6 +61,19 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             ))
         }
     }
+}
+
+/// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
+fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
+    let mut result = Ok(());
+    for task in tasks {
+        if let ModelRef::Scripted { path, .. } = &task.model
+            && let Err(error) = Script::load(path)
+        {
+            result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+        }
+    }
+    result
 }
 
 /// The project's file: the one that was named, or the one in the directory where the run was started. Nothing else in a
@@ -80,6 +96,14 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
     let mut files: Vec<TaskFile> = Vec::new();
     for argument in arguments {
         let path = base.join(argument);
+        if argument.bytes().all(|byte| byte.is_ascii_lowercase())
+            && path.symlink_metadata().is_err()
+        {
+            let commands = "check, explain, report, show and schema";
+            return Err(format!(
+                "there is no command or file `{argument}`; tasks are run by `agent-batch TASK...`, and the commands are {commands}"
+            ));
+        }
         let found = if path.is_dir() {
             yaml_files(Path::new(argument), base)?
         } else if path.symlink_metadata().is_ok() || !argument.contains(['*', '?', '[', '{']) {
@@ -95,7 +119,7 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
         for display in found {
             let file = TaskFile {
                 absolute: base.join(&display),
-                display: display.display().to_string(),
+                display: text::visible_line(&display.display().to_string()),
             };
             if !files.contains(&file) {
                 files.push(file);

@@ -16,6 +16,7 @@ mod show;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -24,7 +25,11 @@ use crate::cli::args::{Cli, Command};
 use crate::cli::settings::Settings;
 use crate::outcome::Exit;
 use crate::proc;
+use crate::redact::Redactor;
 use crate::text;
+
+/// Removes secrets from what the command line itself says.
+static REDACTOR: OnceLock<Redactor> = OnceLock::new();
 
 /// Runs the program.
 #[must_use]
@@ -33,7 +38,15 @@ pub fn main() -> ExitCode {
         Ok(Cli {
             command: Some(Command::Supervise),
             ..
-        }) => ExitCode::from(proc::supervise()),
+        }) => ExitCode::from(supervise()),
+        Ok(Cli {
+            command: Some(Command::Confine),
+            ..
+        }) => ExitCode::from(proc::confine()),
+        Ok(Cli {
+            command: Some(Command::ProbeSandbox),
+            ..
+        }) => ExitCode::from(proc::probe_sandbox()),
         Ok(cli) => ExitCode::from(run_command(cli).code()),
         Err(error) => {
             let help = matches!(
@@ -48,6 +61,13 @@ pub fn main() -> ExitCode {
                 Exit::Usage.code()
             })
         }
+    }
+}
+
+fn supervise() -> u8 {
+    match settings::program() {
+        Ok(program) => proc::supervise(&program),
+        Err(_) => Exit::Infrastructure.code(),
     }
 }
 
@@ -74,6 +94,13 @@ fn run_command(cli: Cli) -> Exit {
         }
     };
     init_tracing(&settings);
+    let redactor = REDACTOR.get_or_init(|| Redactor::new(&settings.secrets()));
+    if redactor.refused() > 0 {
+        let values = text::plural(redactor.refused() as u64, "secret value");
+        say(&format!(
+            "note: {values} in the environment: too short to be redacted from output"
+        ));
+    }
     match cli.command {
         None => run::run(&cli.run, &settings),
         Some(Command::Check(args)) => check::check(&args, &settings),
@@ -81,7 +108,7 @@ fn run_command(cli: Cli) -> Exit {
         Some(Command::Report(args)) => report::report(&args, &settings),
         Some(Command::Show(args)) => show::show(&args),
         Some(Command::Schema(args)) => schema::schema(&args),
-        Some(Command::Supervise) => Exit::Usage,
+        Some(Command::Supervise | Command::Confine | Command::ProbeSandbox) => Exit::Usage,
     }
 }
 
@@ -93,6 +120,8 @@ fn init_tracing(settings: &Settings) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(false)
+        .without_time()
+        .with_target(false)
         .try_init();
 }
 
@@ -102,21 +131,34 @@ fn fail(exit: Exit, message: &str) -> Exit {
     exit
 }
 
-/// A line, or several, on stderr. Foreign text in it can be no command of the CI system.
+/// A line, or several, on stderr: no secret, no escape sequence, no command of the CI system.
 fn say(message: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{}", text::workflow::inert(message));
+    let _ = writeln!(stderr, "{}", harmless(message));
 }
 
 /// Data on stdout. A reader that went away (`| head`) is no failure.
 fn print(data: &str) -> Exit {
-    match io::stdout().lock().write_all(data.as_bytes()) {
+    match io::stdout().lock().write_all(harmless(data).as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(
             Exit::Infrastructure,
             &format!("stdout could not be written: {error}"),
         ),
         _ => Exit::Passed,
     }
+}
+
+/// What was typed and what stands in task files is foreign text too.
+fn harmless(text: &str) -> String {
+    let lines = text
+        .split('\n')
+        .map(text::visible_line)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let text = REDACTOR
+        .get()
+        .map_or_else(|| lines.clone(), |redactor| redactor.redact(&lines));
+    text::workflow::inert(&text)
 }
 
 #[cfg(all(test, target_os = "linux"))]

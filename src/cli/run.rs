@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Job, Pinned, Scratch};
-use crate::cli::args::RunArgs;
+use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, github, load, say};
 use crate::clock::Clock;
@@ -20,6 +20,7 @@ use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{PlannedTask, RunPlan, Summary, account, files, run_dir};
 use crate::task::PROJECT_FILE;
+use crate::text;
 
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
@@ -54,11 +55,22 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         settings,
         clock,
         out.clone(),
-        vec![screen.sink(), Arc::clone(&summary) as SharedSink],
+        screen
+            .sink()
+            .into_iter()
+            .chain([Arc::clone(&summary) as SharedSink])
+            .collect(),
     ) {
         Ok(batch) => Arc::new(batch),
         Err(error) => return fail(Exit::Infrastructure, &error.to_string()),
     };
+    if args.jobs > 1 && batch.serialised() > 0 {
+        let tasks = text::plural(batch.serialised() as u64, "task");
+        say(&format!(
+            "note: {tasks} of {} work in a directory of another one and wait for it; `isolation: copy` would not",
+            batch.jobs.len()
+        ));
+    }
     let signal = match execute(&batch) {
         Ok(signal) => signal,
         Err(error) => {
@@ -83,8 +95,8 @@ pub(super) fn conclude(
     settings: &Settings,
 ) -> Exit {
     let written = files::write_all(out, summary);
-    // A closed stderr must not change the verdict.
-    let _ = account::write(&mut io::stderr().lock(), summary);
+    // A reader that went away must not change the verdict.
+    let _ = account::write(&mut io::stdout().lock(), summary);
     let told = if in_actions {
         github::tell(summary, settings)
     } else {
@@ -240,6 +252,7 @@ fn claim(out: &Path, plan: &RunPlan) -> Result<File, (Exit, String)> {
         return Err((Exit::Infrastructure, message));
     }
     clear(out).map_err(io)?;
+    fs::write(out.join(run_dir::IGNORE), "*\n").map_err(io)?;
     let plan = plan.to_json().map_err(|error| io(error.into()))?;
     files::write(&out.join(run_dir::PLAN), plan.as_bytes())
         .map_err(|error| (Exit::Infrastructure, error.to_string()))?;
@@ -284,13 +297,16 @@ impl Sink for Fold {
 
 /// What a person sees while it runs.
 enum Screen {
+    Nothing,
     Lines(Arc<Mutex<Console<io::Stderr>>>),
     Drawn(Arc<Mutex<Progress>>),
 }
 
 impl Screen {
     fn new(args: &RunArgs, settings: &Settings, tasks: usize) -> Self {
-        if settings.draws_progress(args.progress) {
+        if args.progress == When::Never {
+            Self::Nothing
+        } else if settings.draws_progress(args.progress) {
             let colour = if settings.variable("NO_COLOR").is_some() {
                 Colour::Off
             } else {
@@ -302,10 +318,11 @@ impl Screen {
         }
     }
 
-    fn sink(&self) -> SharedSink {
+    fn sink(&self) -> Option<SharedSink> {
         match self {
-            Self::Lines(console) => Arc::clone(console) as SharedSink,
-            Self::Drawn(progress) => Arc::clone(progress) as SharedSink,
+            Self::Nothing => None,
+            Self::Lines(console) => Some(Arc::clone(console) as SharedSink),
+            Self::Drawn(progress) => Some(Arc::clone(progress) as SharedSink),
         }
     }
 

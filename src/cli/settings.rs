@@ -50,7 +50,7 @@ impl Settings {
         Ok(Self {
             environment,
             base: std::env::current_dir()?.canonicalize()?,
-            program: std::env::current_exe()?,
+            program: program()?,
             temp: std::env::temp_dir(),
             terminal: io::stderr().is_terminal(),
         })
@@ -106,6 +106,18 @@ impl Settings {
     pub(super) fn draws_progress(&self, when: When) -> bool {
         decide(when, self.terminal && self.variable("CI").is_none())
     }
+}
+
+/// Our own program, absolute.
+///
+/// # Errors
+/// The system does not tell.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this file is the one place that reads the environment"
+)]
+pub(super) fn program() -> io::Result<PathBuf> {
+    std::env::current_exe()
 }
 
 fn decide(when: When, auto: bool) -> bool {

@@ -18,6 +18,12 @@ pub(super) fn show(args: &ShowArgs) -> Exit {
             Reader::new(&args.file, BufReader::new(io::stdin())),
             Colour::Off,
         )
+    } else if args.file.is_dir() {
+        let message = format!(
+            "`{}` is a directory; name a transcript in it: TASK/1/transcript.jsonl",
+            args.file.display()
+        );
+        return fail(Exit::Usage, &message);
     } else {
         match transcript::read(&args.file) {
             Ok(events) => show::write(&mut out, events, Colour::Off),

@@ -130,7 +130,13 @@ pub(super) fn transport(error: &reqwest::Error) -> Failure {
         return Failure::fatal(format!("the request cannot be built: {causes}"));
     }
     if error.is_connect() {
-        return Failure::passing(format!("the API cannot be reached: {causes}"));
+        let place = error
+            .url()
+            .and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+        let place = place
+            .map(|(host, port)| format!(" at `{host}:{port}`"))
+            .unwrap_or_default();
+        return Failure::passing(format!("the API{place} cannot be reached: {causes}"));
     }
     Failure::passing(format!("the connection to the API broke: {causes}"))
 }

@@ -12,6 +12,7 @@
 mod capture;
 mod environment;
 mod order;
+mod self_test;
 mod supervise;
 mod tree;
 
@@ -36,9 +37,11 @@ use self::capture::Capture;
 use self::order::{Order, Report};
 use self::tree::Supervisors;
 use crate::redact::Redactor;
+use crate::sandbox::{Confinement, Layers, Placeholders, Plan};
 
 pub use self::environment::child_environment;
-pub use self::supervise::supervise;
+pub use self::self_test::{Enforced, probe_sandbox};
+pub use self::supervise::{confine, supervise};
 
 /// The variable that marks every process of a call, so that they are found when their supervisor is gone.
 pub const CALL_MARKER: &str = "AGENT_BATCH_CALL";
@@ -58,6 +61,19 @@ const CHUNK: usize = 64 * 1024;
 pub struct Launcher {
     /// The program that has the `supervise` subcommand: our own binary.
     supervisor: PathBuf,
+    /// What this machine has; tests take layers away.
+    layers: Layers,
+    /// What was found to work, once for all clones.
+    tested: Arc<self_test::Tested>,
+    /// What every process is held to.
+    confined: Option<Arc<Confined>>,
+}
+
+/// A confinement and what its processes share.
+#[derive(Debug)]
+struct Confined {
+    confinement: Confinement,
+    placeholders: Arc<Placeholders>,
 }
 
 /// What to run.
@@ -129,10 +145,46 @@ pub struct Captured {
 }
 
 impl Launcher {
-    /// A launcher whose supervisor is this program.
+    /// A launcher whose supervisor is this program. Its processes are not confined.
     #[must_use]
     pub fn new(supervisor: PathBuf) -> Self {
-        Self { supervisor }
+        Self {
+            supervisor,
+            layers: Layers::found(),
+            tested: Arc::default(),
+            confined: None,
+        }
+    }
+
+    /// Our own program.
+    #[must_use]
+    pub fn program(&self) -> &std::path::Path {
+        &self.supervisor
+    }
+
+    /// The same with other layers than the machine's. For tests and for machines that are to be treated as weaker ones.
+    #[must_use]
+    pub fn with_layers(self, layers: Layers) -> Self {
+        Self {
+            layers,
+            tested: Arc::default(),
+            ..self
+        }
+    }
+
+    /// The same, with every process held to `plan` by `layers`.
+    #[must_use]
+    pub fn confined(&self, layers: Layers, plan: Plan) -> Self {
+        let confined = (!layers.is_empty()).then(|| {
+            Arc::new(Confined {
+                confinement: Confinement { layers, plan },
+                placeholders: Arc::default(),
+            })
+        });
+        Self {
+            confined,
+            ..self.clone()
+        }
     }
 
     /// Runs to the end: of the command, of its time, or of the task. Nothing that the command started is alive when
@@ -156,6 +208,16 @@ impl Launcher {
             return Ok(finished(Ending::Cancelled, stdout, stderr, 0));
         }
 
+        // Where mounts protect what is not there, something has to be.
+        let held = self
+            .confined
+            .as_ref()
+            .filter(|confined| confined.confinement.layers.bubblewrap.is_some());
+        let held = held.map(|confined| {
+            confined
+                .placeholders
+                .hold(&confined.confinement.plan.protected)
+        });
         let (control, remote) = UnixStream::pair()?;
         let (out_reader, out_writer) = io::pipe()?;
         let (err_reader, err_writer) = match spec.stderr {
@@ -181,7 +243,11 @@ impl Launcher {
             let pump = async {
                 tokio::join!(pump(out_reader, &mut stdout), pump(err_reader, &mut stderr));
             };
-            let steer = call.steer(spec, cancel);
+            let confinement = self
+                .confined
+                .as_ref()
+                .map(|confined| confined.confinement.clone());
+            let steer = call.steer(spec, confinement, cancel);
             tokio::pin!(pump);
             tokio::pin!(steer);
             let outcome = loop {
@@ -196,7 +262,14 @@ impl Launcher {
             }
             outcome
         };
-        let (ending, leaked) = outcome?;
+        drop(held);
+        let (ending, leaked) = match outcome {
+            // A sandbox says why it fails where the command's output would have been.
+            Err(error) if self.confined.is_some() => {
+                return Err(with_output(&error, stdout, stderr));
+            }
+            outcome => outcome?,
+        };
         Ok(finished(ending, stdout, stderr, leaked))
     }
 }
@@ -208,6 +281,18 @@ fn finished(ending: Ending, stdout: Capture, stderr: Capture, leaked: u32) -> Fi
         stderr: stderr.finish(),
         leaked,
     }
+}
+
+fn with_output(error: &io::Error, stdout: Capture, stderr: Capture) -> io::Error {
+    let said = [stdout.finish().text, stderr.finish().text].concat();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.is_empty() {
+        return io::Error::new(error.kind(), error.to_string());
+    }
+    io::Error::new(
+        error.kind(),
+        format!("{error}: {}", crate::text::head(&said, 500)),
+    )
 }
 
 fn beside_for_stderr(path: PathBuf) -> PathBuf {
@@ -291,13 +376,19 @@ impl Call {
 
     /// Gives the order and waits for the report, the time limit or the cancellation. No process of the call is
     /// left when this returns.
-    async fn steer(&mut self, spec: Spec, cancel: &CancellationToken) -> io::Result<(Ending, u32)> {
+    async fn steer(
+        &mut self,
+        spec: Spec,
+        confinement: Option<Confinement>,
+        cancel: &CancellationToken,
+    ) -> io::Result<(Ending, u32)> {
         let mut env = spec.env;
         env.insert(CALL_MARKER.to_owned(), self.marker.clone());
         let order = Order {
             argv: spec.argv,
             env,
             cwd: spec.cwd,
+            confinement,
             stdin: spec.stdin,
         }
         .encode()?;

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::Confinement;
+
 /// Most bytes of a header: more than any environment that the kernel accepts.
 const HEADER_LIMIT: u64 = 64 * 1024 * 1024;
 /// Most bytes of standard input.
@@ -21,6 +23,9 @@ pub(super) struct Order {
     pub(super) argv: Vec<String>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) cwd: PathBuf,
+    /// What the command is held to.
+    #[serde(default)]
+    pub(super) confinement: Option<Confinement>,
     /// Follows the header as raw bytes.
     #[serde(skip)]
     pub(super) stdin: Vec<u8>,
@@ -104,6 +109,7 @@ mod tests {
             argv,
             env: BTreeMap::from([("A".to_owned(), "ä\n".to_owned())]),
             cwd: "/".into(),
+            confinement: None,
             stdin,
         }
     }

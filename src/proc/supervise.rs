@@ -5,11 +5,17 @@
 //! runner's terminal group do not reach the call) and the subreaper of everything below (a process that was forked
 //! twice and left its session still becomes our child when its parents are gone). Therefore "we have no children"
 //! means "nothing of the call is left", and the kernel answers that without a race.
+//!
+//! A command that is confined has a second supervisor, `agent-batch confine`, inside of the sandbox: this program again,
+//! with the same order on a socket of its own. It knows how the command itself ended and what it left, and it is not
+//! restricted, so that nothing inside can end it or look into it; only the thread that starts the command is.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,18 +28,54 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 use super::order::{Order, Report};
 use super::tree;
 use crate::clock::Clock;
+use crate::sandbox::Confinement;
 
 /// How long processes may take to end by themselves after the command: `> >(tee log)` is no leak.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How long the killing may take; what survives it is beyond our rights.
 const KILL: Duration = Duration::from_secs(5);
+/// Most bytes of a report from inside.
+const REPORT_LIMIT: u64 = 64 * 1024;
 /// Pause between two looks at the process table.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs one order from standard input. Gives the exit code: 0 when a report was delivered or nobody is left to read
-/// one, 3 when there was no order.
+/// Runs one order from standard input; `program` is this program. Gives the exit code: 0 when a report was delivered or
+/// nobody is left to read one, 3 when there was no order.
 #[must_use]
-pub fn supervise() -> u8 {
+pub fn supervise(program: &Path) -> u8 {
+    serve(|order| match &order.confinement {
+        Some(confinement) => Started::confined(confinement.clone(), order, program),
+        None => start(order).map(Started::plain),
+    })
+}
+
+/// The same inside of a sandbox, whose outer part is there already: restricts the command by the order's confinement.
+#[must_use]
+pub fn confine() -> u8 {
+    // Nothing that the command starts may look into this process, whatever layers there are.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    serve(|order| {
+        let Some(confinement) = order.confinement.clone() else {
+            return Err(not_started("the order names no confinement"));
+        };
+        // Only this thread gives up its rights, and the command with it.
+        let starting = thread::spawn(move || {
+            confinement.restrict().map_err(|error| {
+                not_started(&format!(
+                    "the sandbox could not be set up from inside: {error}"
+                ))
+            })?;
+            start(order)
+        });
+        let started = starting
+            .join()
+            .map_err(|_| not_started("the sandbox could not be set up: a crash"))?;
+        started.map(Started::plain)
+    })
+}
+
+fn serve(start: impl FnOnce(Order) -> Result<Started, Report>) -> u8 {
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else {
         return 3;
     };
@@ -42,16 +84,73 @@ pub fn supervise() -> u8 {
     let Ok(order) = Order::read(&mut control) else {
         return 3;
     };
-    let report = carry_out(order, &control);
+    let report = match start(order) {
+        Ok(started) => carry_out(started, &control),
+        Err(report) => report,
+    };
     let _ = control.write_all(&report.encode());
     0
 }
 
-fn carry_out(order: Order, control: &UnixStream) -> Report {
-    let child = match start(order) {
-        Ok(child) => child,
-        Err(report) => return report,
-    };
+/// A process of the call: the command, or the sandbox that the command is in.
+struct Started {
+    child: Pid,
+    /// From here comes the report of the supervisor inside.
+    inside: Option<UnixStream>,
+}
+
+impl Started {
+    fn plain(child: Pid) -> Self {
+        Self {
+            child,
+            inside: None,
+        }
+    }
+
+    /// Starts a sandbox, and in it the supervisor that gets the order.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "`proc` is the one place that starts processes"
+    )]
+    fn confined(confinement: Confinement, order: Order, program: &Path) -> Result<Self, Report> {
+        let failed =
+            |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
+        let mut line = confinement.outer(program, &order.cwd).into_iter();
+        let first = line.next();
+        let mut command = Command::new(first.clone().unwrap_or_else(|| program.into()));
+        command.args(line);
+        if first.is_some() {
+            command.arg(program);
+        }
+        let (inside, remote) = UnixStream::pair().map_err(failed)?;
+        let child = command
+            .arg("confine")
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(remote))
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let bytes = order.encode().map_err(failed)?;
+        let mut writer = inside.try_clone().map_err(failed)?;
+        // A sandbox that fails does not read; its end closes the socket.
+        thread::spawn(move || writer.write_all(&bytes));
+        Ok(Self {
+            child: Pid::from_child(&child),
+            inside: Some(inside),
+        })
+    }
+}
+
+fn not_started(message: &str) -> Report {
+    Report::NotStarted {
+        os_error: None,
+        message: message.to_owned(),
+    }
+}
+
+fn carry_out(started: Started, control: &UnixStream) -> Report {
+    let Started { child, inside } = started;
     let watch = Watch::default();
     if let Ok(control) = control.try_clone() {
         let watch = watch.clone();
@@ -68,11 +167,54 @@ fn carry_out(order: Order, control: &UnixStream) -> Report {
     } else {
         end_everything(child)
     };
-    Report::Ended {
-        code: status.and_then(WaitStatus::exit_status),
-        signal: status.and_then(WaitStatus::terminating_signal),
-        leaked,
+    let (code, signal) = (
+        status.and_then(WaitStatus::exit_status),
+        status.and_then(WaitStatus::terminating_signal),
+    );
+    let Some(inside) = inside else {
+        return Report::Ended {
+            code,
+            signal,
+            leaked,
+        };
+    };
+    match report_from(inside) {
+        Some(Report::Ended {
+            code,
+            signal,
+            leaked: more,
+        }) => Report::Ended {
+            code,
+            signal,
+            leaked: leaked.saturating_add(more),
+        },
+        Some(not_started) => not_started,
+        None if watch.stopped.load(Ordering::SeqCst) || signal.is_some() => Report::Ended {
+            code,
+            signal,
+            leaked,
+        },
+        // The sandbox tells the signal that ended the supervisor inside by its exit code.
+        None if code.is_some_and(|code| code > 128) => Report::Ended {
+            code: None,
+            signal: code.map(|code| code - 128),
+            leaked,
+        },
+        None => not_started(&format!(
+            "the sandbox ended with exit code {} before the command was started",
+            code.unwrap_or(-1)
+        )),
     }
+}
+
+/// The report of the supervisor inside, which is gone.
+fn report_from(inside: UnixStream) -> Option<Report> {
+    let _ = inside.shutdown(Shutdown::Write);
+    // Everything that could hold the other end is gone; a moment is enough for what may have survived.
+    inside.set_read_timeout(Some(SETTLE)).ok()?;
+    let mut bytes = Vec::new();
+    let _ = inside.take(REPORT_LIMIT).read_to_end(&mut bytes);
+    Report::decode(&bytes)
 }
 
 /// Starts the command with exactly the order's environment and standard input.

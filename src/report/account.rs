@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::summary::{CheckRecord, Denial, Summary, TaskSummary};
-use super::{is_bypass, verdict_word};
+use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
-use crate::outcome::{OnDenied, Verdict};
+use crate::outcome::Verdict;
 use crate::text::{self, workflow};
 use crate::usage::Usd;
 
@@ -51,7 +51,7 @@ pub fn write(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             .collect();
         write_line(out, cells.join("  ").trim_end())?;
     }
-    for task in summary.not_passed() {
+    for task in summary.notable() {
         write_line(out, "")?;
         write_line(
             out,
@@ -129,6 +129,7 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     if is_bypass(&task.mode) {
         lines.push(bypass_warning(&task.mode));
     }
+    lines.extend(sandbox::warning(&task.sandbox));
     for denial in task.denials.items.iter().take(TOLD) {
         lines.extend(denial_lines(denial));
     }
@@ -267,10 +268,6 @@ fn closing(summary: &Summary) -> Vec<String> {
         if is_bypass(&task.mode) {
             lines.push(format!("{name}: {}", bypass_warning(&task.mode)));
         }
-        if !task.denials.is_empty() && task.on_denied != OnDenied::Ignore {
-            let denials = text::plural(task.denials.total, "denial");
-            lines.push(format!("{name}: passed with {denials}"));
-        }
         if !task.unused_allow.is_empty() {
             let rules: Vec<&str> = task
                 .unused_allow
@@ -282,6 +279,7 @@ fn closing(summary: &Summary) -> Vec<String> {
             lines.push(format!("{name}: allow rules without use: {rules}"));
         }
     }
+    lines.extend(sandbox::warnings(summary));
     lines.push(totals_line(summary));
     lines
 }
@@ -290,8 +288,13 @@ fn closing(summary: &Summary) -> Vec<String> {
 #[must_use]
 pub fn totals_line(summary: &Summary) -> String {
     let totals = summary.totals();
+    let interrupted = if summary.signal.is_some() {
+        "interrupted; "
+    } else {
+        ""
+    };
     format!(
-        "{}: {} passed, {} failed, {}, {} skipped; {}, {} tokens, {}{} spent in {}",
+        "{interrupted}{}: {} passed, {} failed, {}, {} skipped; {}, {} tokens, {}{} spent in {}",
         text::plural(totals.tasks, "task"),
         totals.passed,
         totals.failed,

@@ -150,6 +150,10 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::one_line(reason, 400)
                 ),
             ),
+            Kind::StepStarted { step, .. } => {
+                self.spent.entry(event.task.clone()).or_default().steps = *step;
+                Ok(())
+            }
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
                 let did = if hook.result == HookResult::Failed {
@@ -164,16 +168,12 @@ impl<W: Write + Send> Sink for Console<W> {
                 )
             }
             Kind::ToolDecided(decided) if !decided.allowed => {
-                let mut line = format!(
+                let line = format!(
                     "denied {} in mode {}: {}",
                     decided.name,
                     decided.mode,
                     text::one_line(&decided.reason, 600)
                 );
-                if let Some(suggestion) = &decided.suggestion {
-                    line.push_str("; to allow it: ");
-                    line.push_str(&text::one_line(suggestion, 300));
-                }
                 self.say(event, &line)
             }
             Kind::CheckFinished(check) => {
@@ -187,7 +187,6 @@ impl<W: Write + Send> Sink for Console<W> {
             }
             Kind::TaskFinished(finished) => self.finished(event, finished),
             Kind::PromptAppended { .. }
-            | Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)

@@ -14,7 +14,7 @@ use super::summary::{
     TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord};
+use crate::event::{Change, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop};
 use crate::usage::{Usage, Usd};
 
@@ -83,6 +83,7 @@ struct Task<'a> {
     mode: &'a str,
     bypass: bool,
     isolation: &'a str,
+    sandbox: &'a SandboxRecord,
     on_denied: OnDenied,
     attempt: u32,
     verdict: &'static str,
@@ -182,6 +183,7 @@ impl<'a> Task<'a> {
             mode: &task.mode,
             bypass: is_bypass(&task.mode),
             isolation: &task.isolation,
+            sandbox: &task.sandbox,
             on_denied: task.on_denied,
             attempt: task.attempt,
             verdict: verdict_word(row.verdict),

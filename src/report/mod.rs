@@ -29,6 +29,7 @@ pub mod github;
 pub mod json;
 pub mod junit;
 pub mod progress;
+pub mod sandbox;
 pub mod show;
 
 use crate::outcome::Verdict;

@@ -21,6 +21,8 @@ use crate::text::file_name::file_name;
 
 /// The plan's file.
 pub const PLAN: &str = "run.json";
+/// Keeps the directory out of the repository that it may lie in, and out of what agents search.
+pub const IGNORE: &str = ".gitignore";
 /// Locked while a run is using the directory.
 pub const LOCK: &str = "run.lock";
 /// The transcript's file.

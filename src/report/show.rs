@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::account::{bypass_warning, cost};
 use super::transcript::Damage;
-use super::{is_bypass, verdict_word};
+use super::{is_bypass, sandbox, verdict_word};
 use crate::event::{
     AssistantReplied, CheckResult, Event, HookFinished, HookResult, Kind, TaskFinished,
     TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
@@ -190,6 +190,7 @@ impl<W: Write> Screen<'_, W> {
         for line in [
             format!("  model {}, mode {}", started.model, started.mode),
             format!("  workspace {} ({})", started.workspace, started.isolation),
+            format!("  sandbox {}", sandbox::in_short(&started.sandbox)),
             format!("  limits {}", started.limits),
         ] {
             self.say(Paint::Plain, &line)?;
@@ -204,6 +205,9 @@ impl<W: Write> Screen<'_, W> {
         }
         if is_bypass(&started.mode) {
             self.say(Paint::Bad, &bypass_warning(&started.mode))?;
+        }
+        if let Some(warning) = sandbox::warning(&started.sandbox) {
+            self.say(Paint::Bad, &warning)?;
         }
         Ok(())
     }

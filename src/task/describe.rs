@@ -6,6 +6,7 @@ use super::diagnostic::one_line;
 use super::{ModelRef, Task, lint};
 use crate::check::TimeSpan;
 use crate::policy::{Mode, Rule};
+use crate::sandbox::{self, Network};
 use crate::workspace::Isolation;
 
 /// The width of the column of names.
@@ -57,6 +58,7 @@ pub fn describe(task: &Task) -> String {
     for directory in &task.additional {
         table.row("also", &directory.display().to_string());
     }
+    table.row("sandbox", &sandbox(task));
     table.row("limits", &limits(task));
     table.row("turns", &task.turns.len().to_string());
     if task.checks.is_empty() {
@@ -139,6 +141,20 @@ fn isolation(isolation: Isolation) -> &'static str {
     match isolation {
         Isolation::None => "the directory itself",
         Isolation::Copy => "a copy, thrown away afterwards",
+    }
+}
+
+fn sandbox(task: &Task) -> String {
+    let network = match task.network {
+        Network::Deny => "no network",
+        Network::Allow => "the network is reached",
+    };
+    match task.sandbox {
+        sandbox::Mode::Off => "off: processes run with all rights of this user".to_owned(),
+        sandbox::Mode::Auto => format!("auto: the strongest that the machine has; {network}"),
+        sandbox::Mode::Required => {
+            format!("required: whole, or the task does not start; {network}")
+        }
     }
 }
 

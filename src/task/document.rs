@@ -173,7 +173,7 @@ const SYNTAX_HINTS: [(&str, &str); 6] = [
     ),
     (
         "cannot start any token",
-        "text that begins with a tab, `@`, `%` or a backtick needs quotes",
+        "lines are indented with blanks, not with tabs; text that begins with `@`, `%` or a backtick needs quotes",
     ),
     (
         "recursion limit",

@@ -51,6 +51,8 @@ pub struct Overrides {
     pub max_cost_usd: Option<f64>,
     /// Wall clock of the task.
     pub timeout: Option<Duration>,
+    /// How processes are held.
+    pub sandbox: Option<crate::sandbox::Mode>,
 }
 
 /// What came of it.

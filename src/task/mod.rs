@@ -87,6 +87,10 @@ pub struct Task {
     pub workspace: PathBuf,
     /// How it is kept apart.
     pub isolation: Isolation,
+    /// How its processes are held.
+    pub sandbox: crate::sandbox::Mode,
+    /// Whether they reach the network.
+    pub network: crate::sandbox::Network,
     /// Checks in order.
     pub checks: Vec<Arc<dyn Check>>,
     /// Hooks in order.

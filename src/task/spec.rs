@@ -11,6 +11,7 @@ use crate::check::{CheckSpec, TimeSpan};
 use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
 use crate::policy::Mode;
+use crate::sandbox;
 use crate::workspace::Isolation;
 
 /// A task for an agent: what to do, with which model, under which permissions and limits, and how the work is measured.
@@ -49,6 +50,12 @@ pub struct TaskSpec {
     /// The directory that the agent works in.
     #[serde(default)]
     pub workspace: WorkspaceSpec,
+    /// The sandbox of Bash, command hooks and command checks. `auto`: the strongest that the machine has; what it lacks is
+    /// a warning in every report. `required`: whole, or the task is an error before the first model call. `off`: none.
+    /// Default: `auto`.
+    pub sandbox: Option<sandbox::Mode>,
+    /// Whether the sandbox reaches the network: `allow` or `deny`. Default: `deny`.
+    pub network: Option<sandbox::Network>,
     /// What the work is measured by, after the agent is done.
     #[serde(default)]
     pub checks: Vec<CheckSpec>,
@@ -233,6 +240,10 @@ pub struct DefaultsSpec {
     /// The workspace of tasks that name none.
     #[serde(default)]
     pub workspace: WorkspaceSpec,
+    /// The sandbox of tasks that name none.
+    pub sandbox: Option<sandbox::Mode>,
+    /// The network of tasks that name none.
+    pub network: Option<sandbox::Network>,
     /// Hooks, which run before those of the task.
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
@@ -258,6 +269,10 @@ pub struct PolicySpec {
     pub deny: Vec<RuleSpec>,
     /// The tools that a task may offer. Default: all.
     pub tools: Option<Vec<String>>,
+    /// The least that a task's sandbox may be: `off`, `auto` or `required`. Default: `off`.
+    pub sandbox: Option<sandbox::Mode>,
+    /// `deny`: no task reaches the network. Default: `allow`.
+    pub network: Option<sandbox::Network>,
 }
 
 /// The modes by all their names, the aliases included.

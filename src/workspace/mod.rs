@@ -141,8 +141,8 @@ impl Workspace {
     /// # Errors
     /// Something could not be read; the error names the path.
     pub fn changes(&self) -> io::Result<Vec<Change>> {
-        let now = Snapshot::take(&self.root, &self.ignored, &self.excluded)?;
-        Ok(self.before.changes_to(&now))
+        self.before
+            .changes(&self.root, &self.ignored, &self.excluded)
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.

@@ -204,6 +204,7 @@ fn world(replies: Vec<Reply>, allow: &[&str], meet: Option<Arc<Barrier>>) -> Wor
             launcher,
             environment: std::collections::BTreeMap::default(),
             output_dir: root.join("output"),
+            output_name: "output".into(),
             output_limit: 2_000,
         },
     };

@@ -1,19 +1,34 @@
 //! One integration binary: the built program, real files, real processes.
 #![cfg(unix)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unnecessary_literal_bound,
+    clippy::items_after_statements,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::disallowed_methods,
+    reason = "what helps a test fails as a test does, and starts the program as a shell does"
+)]
 
+mod action;
 mod architecture;
 mod bash_fuzz;
 mod corpus;
 mod endings;
+mod examples;
 mod explain;
 mod hooks;
+mod hostile;
 mod library;
+mod live;
 mod model;
 mod proc;
 mod race;
 mod report;
 mod run;
 mod sandbox;
+mod sandboxed;
 mod secrets;
 mod security_doc;
 mod task_file;

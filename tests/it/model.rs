@@ -496,10 +496,7 @@ async fn nobody_there_is_tried_again_and_then_said() {
     let error = ask(settings(&format!("http://{free}")), &heard)
         .await
         .unwrap_err();
-    assert!(
-        error.message.starts_with("the API cannot be reached: "),
-        "{error}"
-    );
+    assert!(error.message.contains(" cannot be reached: "), "{error}");
     assert!(error.message.ends_with("gave up after 4 tries"), "{error}");
     assert_eq!(heard.reasons().len(), 3);
 }

@@ -103,6 +103,7 @@ fn started(file: &str, mode: &str) -> Kind {
         limits: json!({"max_steps": 3}),
         workspace: ".".into(),
         isolation: "copy".into(),
+        sandbox: agent_batch::event::SandboxRecord::default(),
         system: "s".into(),
         tools: vec![],
         hooks_sha256: "0".into(),

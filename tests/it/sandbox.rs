@@ -1,7 +1,7 @@
 //! The world of a test: a directory with a workspace, task files and scripts, and the built program to run in it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
 
@@ -91,6 +91,19 @@ impl Sandbox {
         self
     }
 
+    /// Lets runs find the Rust toolchain, although their HOME is another.
+    pub(crate) fn with_toolchain(self) -> Self {
+        let home = std::env::var("HOME").unwrap();
+        let place = |name: &str, directory: &str| {
+            std::env::var(name).unwrap_or_else(|_| format!("{home}/{directory}"))
+        };
+        let (cargo, rustup) = (
+            place("CARGO_HOME", ".cargo"),
+            place("RUSTUP_HOME", ".rustup"),
+        );
+        self.env("CARGO_HOME", &cargo).env("RUSTUP_HOME", &rustup)
+    }
+
     /// More arguments for every run.
     pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
@@ -121,6 +134,34 @@ impl Sandbox {
         command.env("TMPDIR", self.dir.path().join("tmp"));
         fs::create_dir_all(self.dir.path().join("tmp")).unwrap();
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs a line of bash in the sandbox.
+    pub(crate) fn shell(&self, line: &str) -> Run {
+        let output = self
+            .shell_environment(Path::new("bash"))
+            .args(["-c", line])
+            .output()
+            .unwrap();
+        Run {
+            dir: Rc::clone(&self.dir),
+            output,
+        }
+    }
+
+    /// Another program in the sandbox and its environment.
+    pub(crate) fn shell_environment(&self, program: &Path) -> Command {
+        let own = self.command(&[]);
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.dir.path())
+            .env_clear()
+            .stdin(Stdio::null());
+        command.envs(
+            own.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         command
     }
 
@@ -160,11 +201,38 @@ impl Run {
         String::from_utf8(self.output.stderr.clone()).unwrap()
     }
 
+    /// A path, relative to the sandbox.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
     /// A file, relative to the sandbox.
     pub(crate) fn read(&self, path: &str) -> String {
-        let path = self.dir.path().join(path);
+        let path = self.path(path);
         fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.stderr()))
+    }
+
+    /// All that was printed, and all files of the run directory.
+    pub(crate) fn everything(&self) -> String {
+        let mut all = String::from_utf8_lossy(
+            &[self.output.stdout.clone(), self.output.stderr.clone()].concat(),
+        )
+        .into_owned();
+        let mut waiting = vec![self.path("agent-batch-results")];
+        while let Some(path) = waiting.pop() {
+            if path.is_dir() {
+                waiting.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+            } else {
+                all.push_str(&path.display().to_string());
+                all.push_str(&String::from_utf8_lossy(&fs::read(&path).unwrap()));
+            }
+        }
+        all
     }
 
     pub(crate) fn junit(&self) -> String {

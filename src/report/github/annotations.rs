@@ -4,9 +4,9 @@
 //! come first.
 
 use super::super::account::{self, bypass_warning};
-use super::super::is_bypass;
 use super::super::junit::relative;
 use super::super::summary::{Summary, TaskSummary};
+use super::super::{is_bypass, sandbox};
 use crate::outcome::{OnDenied, Verdict};
 use crate::text::{self, workflow};
 
@@ -38,6 +38,15 @@ pub fn annotations(summary: &Summary) -> Vec<String> {
         .iter()
         .filter(|task| is_bypass(&task.mode))
         .map(|task| line("warning", task, &bypass_warning(&task.mode)));
+    let unconfined = sandbox::warnings(summary)
+        .into_iter()
+        .take(2)
+        .map(|warning| {
+            format!(
+                "::warning title=agent-batch::{}",
+                workflow::data(&clean(&warning))
+            )
+        });
     let denied = of(Verdict::Passed)
         .filter(|task| !task.denials.is_empty() && task.on_denied == OnDenied::Warn)
         .map(|task| {
@@ -54,7 +63,13 @@ pub fn annotations(summary: &Summary) -> Vec<String> {
     damages
         .chain(errors)
         .take(SHOWN)
-        .chain(bypassed.chain(skipped).chain(denied).take(SHOWN))
+        .chain(
+            bypassed
+                .chain(unconfined)
+                .chain(skipped)
+                .chain(denied)
+                .take(SHOWN),
+        )
         .collect()
 }
 

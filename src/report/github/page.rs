@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::account::{self, bypass_warning, cost};
 use super::super::summary::{Summary, TaskSummary};
-use super::super::{is_bypass, verdict_word};
+use super::super::{is_bypass, sandbox, verdict_word};
 use crate::outcome::Verdict;
 use crate::text::{
     self,
@@ -37,6 +37,9 @@ pub fn step_summary(summary: &Summary) -> String {
         let warning = format!("{}: {}", task.name, bypass_warning(&task.mode));
         page.add(&format!("- ⚠️ {}\n", code(&text::head(&warning, 400))));
     }
+    for warning in sandbox::warnings(summary) {
+        page.add(&format!("- ⚠️ {}\n", code(&text::head(&warning, 800))));
+    }
     for damage in summary.damages.iter().take(20) {
         page.add(&format!("- damaged: {}\n", code(&text::head(damage, 400))));
     }
@@ -47,7 +50,7 @@ pub fn step_summary(summary: &Summary) -> String {
     let rows = summary.tasks.iter().map(row);
     let rows_left_out = rows.filter(|row| !page.add(row)).count();
     page.add("\n");
-    let sections = summary.not_passed().map(|task| section(task, &summary.dir));
+    let sections = summary.notable().map(|task| section(task, &summary.dir));
     let sections_left_out = sections.filter(|section| !page.add(section)).count();
     page.close(rows_left_out, sections_left_out)
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
-use super::account;
 use super::summary::{Summary, TaskSummary};
+use super::{account, sandbox};
 use crate::outcome::Verdict;
 use crate::text::{self, workflow, xml};
 
@@ -168,6 +168,7 @@ fn system_out(task: &TaskSummary, dir: &str) -> String {
     let properties = [
         ("model", task.model.clone()),
         ("mode", task.mode.clone()),
+        ("sandbox", sandbox::in_short(&task.sandbox)),
         ("outcome", task.outcome.name().to_owned()),
         ("attempt", task.attempt.to_string()),
         ("steps", task.steps.to_string()),
@@ -186,6 +187,10 @@ fn system_out(task: &TaskSummary, dir: &str) -> String {
     let mut out = String::new();
     for (key, value) in properties {
         marker(&mut out, "PROPERTY", &format!("{key}={value}"));
+    }
+    if let Some(warning) = sandbox::warning(&task.sandbox) {
+        out.push_str(&unmarked(&warning));
+        out.push('\n');
     }
     let files = task.transcript.iter().chain(&task.output_files.items);
     for file in files.take(20) {

@@ -140,6 +140,7 @@ impl TaskSummary {
         self.model = record::name(&started.model);
         self.mode = record::name(&started.mode);
         self.isolation = record::name(&started.isolation);
+        self.sandbox = record::sandbox(&started.sandbox);
         self.on_denied = started.on_denied;
         self.turns = started.turns;
         self.unused_allow = started

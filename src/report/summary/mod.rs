@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use time::OffsetDateTime;
 
 use crate::event::Event;
-use crate::outcome::{Exit, Outcome, Verdict};
+use crate::outcome::{Exit, OnDenied, Outcome, Verdict};
 use crate::report::plan::{PlannedTask, RunPlan};
 use crate::usage::{Usage, Usd};
 
@@ -161,11 +161,14 @@ impl Summary {
             .unwrap_or_default()
     }
 
-    /// The tasks that did not pass, in plan order.
-    pub fn not_passed(&self) -> impl Iterator<Item = &TaskSummary> {
-        self.tasks
-            .iter()
-            .filter(|task| task.outcome != Outcome::Completed)
+    /// The tasks that a person has to look at, in plan order: those that ran and did not pass, and those that passed with
+    /// denials where the task file asks for a warning. A task that was not run has nothing to tell but its row.
+    pub fn notable(&self) -> impl Iterator<Item = &TaskSummary> {
+        self.tasks.iter().filter(|task| match task.outcome {
+            Outcome::Completed => task.on_denied == OnDenied::Warn && !task.denials.is_empty(),
+            Outcome::NotRun => false,
+            _ => true,
+        })
     }
 }
 
@@ -178,6 +181,6 @@ fn unplanned(name: &str) -> PlannedTask {
         mode: String::new(),
         tags: Vec::new(),
         isolation: String::new(),
-        on_denied: crate::outcome::OnDenied::default(),
+        on_denied: OnDenied::default(),
     }
 }

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::event::CheckResult;
+use crate::event::{CheckResult, SandboxRecord};
 use crate::outcome::Outcome;
 use crate::text;
 use crate::usage::Usd;
@@ -169,6 +169,19 @@ pub(super) fn name(value: &str) -> String {
 /// A sentence, clipped.
 pub(super) fn sentence(value: &str) -> String {
     text::head(value, SENTENCE).into_owned()
+}
+
+/// What is said of the sandbox, clipped.
+pub(super) fn sandbox(value: &SandboxRecord) -> SandboxRecord {
+    let list = |items: &[String]| items.iter().take(20).map(|item| name(item)).collect();
+    SandboxRecord {
+        mode: name(&value.mode),
+        network: name(&value.network),
+        used: value.used,
+        layers: list(&value.layers),
+        held: list(&value.held),
+        missing: list(&value.missing),
+    }
 }
 
 /// An input as compact JSON, clipped; of an input with one string, only that string.

@@ -8,7 +8,7 @@ use super::record::{
     CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
 };
 use super::repeats::Repeats;
-use crate::event::{Change, CheckResult, RuleRecord};
+use crate::event::{Change, CheckResult, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Outcome, Stop, Verdict};
 use crate::report::plan::PlannedTask;
 use crate::usage::{Usage, Usd};
@@ -30,6 +30,8 @@ pub struct TaskSummary {
     pub tags: Vec<String>,
     /// `none` or `copy`.
     pub isolation: String,
+    /// How its processes were held.
+    pub sandbox: SandboxRecord,
     /// What a denial means.
     pub on_denied: OnDenied,
     /// The last attempt, from 1; 0 while there is none.
@@ -127,6 +129,7 @@ impl TaskSummary {
             mode: planned.mode.clone(),
             tags: planned.tags.clone(),
             isolation: planned.isolation.clone(),
+            sandbox: SandboxRecord::default(),
             on_denied: planned.on_denied,
             attempt: 0,
             outcome: Outcome::NotRun,

@@ -12,6 +12,7 @@ mod limits;
 mod model;
 mod permissions;
 mod prompt;
+mod sandbox;
 mod tools;
 
 use std::path::{Path as FilePath, PathBuf};
@@ -300,6 +301,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let permissions = permissions::resolve(cx, &tools, findings);
     let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
     let (workspace, isolation) = files::workspace(cx, findings);
+    let (sandbox, network) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
     if findings.errors.len() > before {
@@ -324,6 +326,8 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         limits,
         workspace: workspace?,
         isolation,
+        sandbox,
+        network,
         checks,
         hooks,
     })

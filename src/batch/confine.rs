@@ -1,0 +1,163 @@
+//! How the processes of one attempt are held: from the task, the batch and what works on this machine to a launcher.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::attempt::Attempt;
+use crate::event::SandboxRecord;
+use crate::proc::{Enforced, Launcher};
+use crate::sandbox::{Layers, Missing, Mode, Plan};
+use crate::tool::BUILTIN;
+
+/// What starts the processes of an attempt, and what is told about it.
+pub(super) struct Held {
+    /// Starts every process of the attempt.
+    pub(super) launcher: Launcher,
+    /// For the transcript.
+    pub(super) record: SandboxRecord,
+    /// What is not enforced, for a warning.
+    pub(super) warning: Option<String>,
+    /// Why the task must not start.
+    pub(super) refusal: Option<String>,
+}
+
+impl Attempt<'_> {
+    /// Finds out what can be enforced and holds the attempt's processes to its workspace.
+    pub(super) async fn hold(&self, root: &Path, environment: &BTreeMap<String, String>) -> Held {
+        let (mode, network) = (self.task.sandbox, self.task.network);
+        let mut held = Held {
+            launcher: self.batch.launcher.clone(),
+            record: SandboxRecord {
+                mode: mode.name().to_owned(),
+                network: network.name().to_owned(),
+                used: self.starts_processes(),
+                ..SandboxRecord::default()
+            },
+            warning: None,
+            refusal: None,
+        };
+        if !held.record.used {
+            return held;
+        }
+        if mode == Mode::Off {
+            held.warning =
+                Some("the sandbox is off: processes run with all rights of the user".to_owned());
+            return held;
+        }
+        let enforced = held
+            .launcher
+            .enforceable(network, self.batch.scratch.root())
+            .await;
+        held.record.layers = enforced.layers.names();
+        held.record.held.clone_from(&enforced.held);
+        held.record.missing.clone_from(&enforced.missing);
+        if !enforced.is_whole() {
+            let lack = lack(&enforced);
+            if mode == Mode::Required {
+                held.refusal = Some(format!("the task demands a whole sandbox, and {lack}"));
+            } else {
+                held.warning = Some(lack);
+            }
+        }
+        held.launcher = held
+            .launcher
+            .confined(enforced.layers.clone(), self.plan(root, environment));
+        held
+    }
+
+    /// Whether anything in the task can start a process.
+    fn starts_processes(&self) -> bool {
+        let task = self.task;
+        let by_tool = task
+            .tools
+            .iter()
+            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
+        by_tool
+            || !task.hooks.is_empty()
+            || task.checks.iter().any(|check| check.kind() == "command")
+    }
+
+    fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
+        let task = self.task;
+        let mut plan = Plan::new(
+            root,
+            &self.scratch.join("home"),
+            &self.scratch.join("tmp"),
+            environment,
+        );
+        plan.network = task.network;
+        plan.writable.extend(task.additional.iter().cloned());
+        if let Some(home) = self
+            .batch
+            .environment
+            .get("HOME")
+            .filter(|home| !home.is_empty())
+        {
+            plan.hide_home(Path::new(home));
+        }
+        plan.hidden.extend(self.batch.closed.iter().cloned());
+        if let Ok(output) = self.output_dir().canonicalize() {
+            plan.read(&output);
+        }
+        // Hooks are the task's own programs; what lies beside them belongs to them.
+        let files = task
+            .hooks
+            .iter()
+            .flat_map(|hook| &hook.command)
+            .map(Path::new);
+        let files: Vec<PathBuf> = files
+            .filter(|file| file.is_absolute())
+            .filter_map(|file| file.canonicalize().ok())
+            .collect();
+        for file in &files {
+            plan.read(file);
+            if let Some(beside) = file.parent() {
+                plan.read(beside);
+            }
+        }
+        plan.protect_steering(root, |name| {
+            task.allow.iter().any(|rule| rule.text().contains(name))
+        });
+        for path in
+            self.never_write(root)
+                .into_iter()
+                .chain([self.batch.launcher.program().to_path_buf()])
+        {
+            let path = physical(&path);
+            let inside = plan
+                .writable
+                .iter()
+                .any(|place| path.starts_with(place) && path != *place);
+            let parent_is_there = path.parent().is_some_and(Path::is_dir);
+            if inside && parent_is_there {
+                plan.protect(path, Missing::Placeholder);
+            }
+        }
+        plan
+    }
+}
+
+/// The path with its directory resolved; what is not there yet keeps its name.
+fn physical(path: &Path) -> PathBuf {
+    let resolved = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    resolved().unwrap_or_else(|| path.to_path_buf())
+}
+
+/// What this machine cannot enforce, why, and what to do.
+fn lack(enforced: &Enforced) -> String {
+    let what = if enforced.layers.is_empty() {
+        "no sandbox works on this machine: processes run with all rights of the user".to_owned()
+    } else {
+        let layers = enforced.layers.names().join(", ");
+        format!(
+            "this machine's ({layers}) does not hold: {}",
+            enforced.missing.join("; ")
+        )
+    };
+    let why = if enforced.problems.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", enforced.problems.join("; "))
+    };
+    format!("{what}{why}; to change that, {}", Layers::advice())
+}

@@ -1,0 +1,214 @@
+//! The namespaces: which arguments `bwrap` gets. The root is empty but for what the plan names, so a secret that nobody
+//! thought of is not there either.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Missing, Network, Place, Plan};
+
+/// Where `bwrap` is looked for. Ubuntu's AppArmor profile gives user namespaces to the first path only; a search path may
+/// lead into the workspace, these do not.
+const PATHS: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
+/// Says 1 where Ubuntu (since 24.04) keeps user namespaces from programs without a profile.
+const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+/// Says 0 where an administrator has switched user namespaces off.
+const USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
+
+/// Namespaces and rights; see the manual of `bwrap`.
+const ALWAYS: [&str; 13] = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--disable-userns",
+    "--hostname",
+    "sandbox",
+    "--new-session",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+    "--clearenv",
+];
+
+/// The program, where it is trusted to be.
+pub(super) fn find() -> Option<PathBuf> {
+    PATHS
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.is_file())
+}
+
+/// What to do on a machine where `bwrap` is missing or fails.
+pub(super) fn advice() -> String {
+    let says = |file, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
+    if says(APPARMOR, "1") {
+        return "Ubuntu keeps user namespaces from programs without an AppArmor profile: run \
+                `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` before the run, or load the profile \
+                `bwrap-userns-restrict` of the package `apparmor-profiles` for `/usr/bin/bwrap`; and install bubblewrap \
+                (`sudo apt-get install -y bubblewrap`) where it is missing"
+            .to_owned();
+    }
+    if says(USER_NAMESPACES, "0") {
+        return "user namespaces are switched off: run `sudo sysctl -w user.max_user_namespaces=10000`".to_owned();
+    }
+    if find().is_none() {
+        return "install bubblewrap (`sudo apt-get install -y bubblewrap`)".to_owned();
+    }
+    "in a container, user namespaces and a fresh `/proc` must be permitted (`--security-opt seccomp=unconfined \
+     --security-opt systempaths=unconfined` for Docker)"
+        .to_owned()
+}
+
+/// `bwrap` with its arguments up to `--`.
+pub(super) fn command_line(
+    bwrap: &Path,
+    plan: &Plan,
+    program: &Path,
+    cwd: &Path,
+    loose: bool,
+) -> Vec<OsString> {
+    let mut line = Line(vec![bwrap.into()]);
+    line.words(&ALWAYS);
+    if plan.network == Network::Deny {
+        line.words(&["--unshare-net"]);
+    }
+    if loose {
+        line.mount("--bind", Path::new("/"), Path::new("/"));
+        line.words(&["--dev", "/dev", "--proc", "/proc"]);
+    } else {
+        mounts(&mut line, plan, program);
+    }
+    line.words(&["--chdir"]);
+    line.0.push(cwd.into());
+    line.words(&["--"]);
+    line.0
+}
+
+fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
+    line.words(&[
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/dev/shm",
+        "--remount-ro",
+        "/dev",
+    ]);
+    line.words(&["--dir", "/run", "--dir", "/var/tmp", "--bind"]);
+    line.0.extend([plan.tmp.clone().into(), "/tmp".into()]);
+    for place in plan.places() {
+        match place {
+            Place::Link(path, target) => {
+                line.words(&["--symlink"]);
+                line.0.extend([target.into(), path.into()]);
+            }
+            Place::Readable(path) => line.mount("--ro-bind-try", &path, &path),
+            Place::Writable(path) => line.mount("--bind", &path, &path),
+        }
+    }
+    for path in plan.hidden_and_visible() {
+        if path.is_dir() {
+            line.words(&["--tmpfs"]);
+            line.0.push(path.clone().into());
+            line.words(&["--remount-ro"]);
+            line.0.push(path.into());
+        } else {
+            line.mount("--ro-bind", Path::new("/dev/null"), &path);
+        }
+    }
+    for protected in &plan.protected {
+        // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is.
+        for above in plan.between(&protected.path) {
+            line.mount("--bind-try", &above, &above);
+        }
+        if protected.missing != Missing::Leave || protected.path.exists() {
+            line.mount("--ro-bind-try", &protected.path, &protected.path);
+        }
+    }
+    line.mount("--ro-bind", program, program);
+    line.words(&["--remount-ro", "/"]);
+}
+
+/// A command line in the making.
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn words(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn mount(&mut self, how: &str, from: &Path, to: &Path) {
+        self.0.extend([how.into(), from.into(), to.into()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Protected;
+    use super::*;
+
+    fn line(plan: &Plan) -> String {
+        let line = command_line(
+            Path::new("/usr/bin/bwrap"),
+            plan,
+            Path::new("/opt/ab"),
+            Path::new("/ws"),
+            false,
+        );
+        let words: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
+        words.join(" ")
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            tmp: "/private/tmp".into(),
+            writable: vec!["/ws".into(), "/private/home".into()],
+            readable: vec!["/usr".into()],
+            hidden: Vec::new(),
+            protected: vec![Protected {
+                path: "/ws/a/b".into(),
+                missing: Missing::Placeholder,
+            }],
+            network: Network::Deny,
+        }
+    }
+
+    #[test]
+    fn every_namespace_is_asked_for_and_all_rights_are_dropped() {
+        let line = line(&plan());
+        for word in ALWAYS.iter().chain(&["--unshare-net", "--remount-ro /"]) {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+        assert!(line.ends_with("--remount-ro / --chdir /ws --"), "{line}");
+        assert!(!line.contains(" / / "), "{line}");
+    }
+
+    #[test]
+    fn the_network_is_shared_only_when_the_plan_says_so() {
+        let open = Plan {
+            network: Network::Allow,
+            ..plan()
+        };
+        assert!(!line(&open).contains("--unshare-net"));
+    }
+
+    #[test]
+    fn a_protected_path_comes_after_the_workspace_and_its_directories_are_pinned() {
+        let line = line(&plan());
+        let place = |words: &str| {
+            line.find(words)
+                .unwrap_or_else(|| panic!("{words}: {line}"))
+        };
+        assert!(place("--bind /ws /ws") < place("--bind-try /ws/a /ws/a"));
+        assert!(place("--bind-try /ws/a /ws/a") < place("--ro-bind-try /ws/a/b /ws/a/b"));
+        assert!(place("--ro-bind-try /ws/a/b /ws/a/b") < place("--remount-ro / "));
+    }
+
+    #[test]
+    fn advice_is_never_empty() {
+        assert!(!advice().is_empty());
+    }
+}

@@ -1,0 +1,564 @@
+//! Which paths a task's processes may use: one list for all layers.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use super::Network;
+
+/// The system: read and run by everybody, written by nobody. Where one of them is a link (`/bin`), the link is kept.
+const SYSTEM: [&str; 12] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/var/lib/dpkg",
+];
+/// Parts of the system that hold credentials.
+const SYSTEM_SECRETS: [&str; 11] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/kubernetes",
+    "/etc/docker",
+    "/etc/NetworkManager",
+];
+/// Parts of a home directory that hold credentials. A home is not there unless the workspace lies in it or is it; then
+/// these are still not.
+const HOME_SECRETS: [&str; 17] = [
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/git/credentials",
+    ".config/hub",
+    ".password-store",
+    ".bash_history",
+    ".local/share/keyrings",
+];
+/// Parts of Cargo's home that hold credentials.
+const CARGO_SECRETS: [&str; 2] = ["credentials", "credentials.toml"];
+/// Folders in a home where version managers keep toolchains.
+const TOOLCHAINS: [&str; 12] = [
+    ".pyenv", ".nvm", ".rbenv", ".sdkman", ".asdf", ".volta", ".bun", ".deno", ".dotnet", ".ghcup",
+    ".juliaup", "go",
+];
+/// Names at the root of a workspace that run code, or steer an agent, for whoever opens the directory next.
+const STEERING: [&str; 19] = [
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".devcontainer",
+    ".gemini",
+    ".github",
+    ".husky",
+    ".idea",
+    ".vscode",
+    ".envrc",
+    ".gitattributes",
+    ".gitmodules",
+    ".mcp.json",
+    ".npmrc",
+    ".pre-commit-config.yaml",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".gitconfig",
+];
+/// How deep a `.git` is looked for below the workspace, and how many directories are looked at.
+const GIT_DEPTH: usize = 4;
+const GIT_ENTRIES: usize = 20_000;
+/// The longest `.git` file or `commondir` that is believed.
+const POINTER: u64 = 4096;
+
+/// Which paths a task's processes may use. All paths are absolute and physical.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Becomes `/tmp` as well.
+    pub tmp: PathBuf,
+    /// Read, written and run.
+    pub writable: Vec<PathBuf>,
+    /// Read and run.
+    pub readable: Vec<PathBuf>,
+    /// Not there, whatever else is.
+    pub hidden: Vec<PathBuf>,
+    /// Read at most, though they lie in something that is written.
+    pub protected: Vec<Protected>,
+    /// Whether the network is reached.
+    pub network: Network,
+}
+
+/// A path that stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protected {
+    /// Where.
+    pub path: PathBuf,
+    /// What to do where there is nothing.
+    pub missing: Missing,
+}
+
+/// What keeps a protected path from being made where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// An empty directory, as long as a process runs: nothing can be put in the place of a mount, and `git status` does
+    /// not show it, as it would an empty file.
+    Placeholder,
+    /// Nothing: the path only matters when it is there.
+    Leave,
+}
+
+/// A part of the sandbox's file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A link to be made, and where it leads.
+    Link(PathBuf, PathBuf),
+    /// See [`Plan::readable`].
+    Readable(PathBuf),
+    /// See [`Plan::writable`].
+    Writable(PathBuf),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Link(path, _) | Self::Readable(path) | Self::Writable(path) => path,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan for a workspace: writable with the private home and temporary directory, beside them the system, and the
+    /// toolchains that `environment` names, to read. `.git` is protected at every depth that is looked at.
+    #[must_use]
+    pub fn new(
+        workspace: &Path,
+        home: &Path,
+        tmp: &Path,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
+        let mut plan = Self {
+            tmp: tmp.to_path_buf(),
+            writable: vec![
+                workspace.to_path_buf(),
+                home.to_path_buf(),
+                tmp.to_path_buf(),
+            ],
+            readable: SYSTEM.map(PathBuf::from).to_vec(),
+            hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
+            ..Self::default()
+        };
+        plan.add_toolchains(environment);
+        plan.add_git(workspace);
+        plan
+    }
+
+    /// Hides the credentials of a home directory, the real one of whoever runs us.
+    pub fn hide_home(&mut self, home: &Path) {
+        self.hidden
+            .extend(HOME_SECRETS.iter().map(|name| home.join(name)));
+        self.hidden.extend(
+            CARGO_SECRETS
+                .iter()
+                .map(|name| home.join(".cargo").join(name)),
+        );
+    }
+
+    /// Protects a path.
+    pub fn protect(&mut self, path: PathBuf, missing: Missing) {
+        if !self.protected.iter().any(|known| known.path == path) {
+            self.protected.push(Protected { path, missing });
+        }
+    }
+
+    /// Protects the names at the root of the workspace that steer whoever works there next, but for those that `permitted`
+    /// says a rule of the task names.
+    pub fn protect_steering(&mut self, workspace: &Path, permitted: impl Fn(&str) -> bool) {
+        for name in STEERING.into_iter().filter(|name| !permitted(name)) {
+            self.protect(workspace.join(name), Missing::Placeholder);
+        }
+    }
+
+    /// Lets a file or a directory be read, unless it holds far more than it can be meant to.
+    pub fn read(&mut self, path: &Path) {
+        let wide = path
+            .components()
+            .filter(|part| matches!(part, Component::Normal(_)))
+            .count()
+            < 2;
+        if !wide && self.readable.iter().all(|known| known != path) {
+            self.readable.push(path.to_path_buf());
+        }
+    }
+
+    /// The search path's directories and what belongs to them, and the homes of the Rust toolchain.
+    fn add_toolchains(&mut self, environment: &BTreeMap<String, String>) {
+        for name in ["CARGO_HOME", "RUSTUP_HOME"] {
+            if let Some(home) = environment
+                .get(name)
+                .map(PathBuf::from)
+                .filter(|home| home.is_absolute())
+            {
+                self.hidden
+                    .extend(CARGO_SECRETS.iter().map(|secret| home.join(secret)));
+                self.read(&home);
+            }
+        }
+        let search = environment.get("PATH").map_or("", String::as_str);
+        for entry in search
+            .split(':')
+            .map(Path::new)
+            .filter(|entry| entry.is_absolute())
+        {
+            let Ok(entry) = entry.canonicalize() else {
+                continue;
+            };
+            for part in belongings(&entry) {
+                self.read(&part);
+            }
+            // What is started by a link lies where the link leads: `~/.local/bin/tool`.
+            for target in link_targets(&entry) {
+                self.read(&target);
+            }
+        }
+    }
+
+    /// Protects `.git` in and below the workspace; lets the real one of a work tree be read.
+    fn add_git(&mut self, workspace: &Path) {
+        let own = workspace.join(".git");
+        for found in git_below(workspace) {
+            self.protect(found, Missing::Leave);
+        }
+        if let Ok((directory, common)) = work_tree(&own) {
+            for path in [directory, common] {
+                self.read(&path);
+                self.protect(path, Missing::Leave);
+            }
+        }
+        self.protected.retain(|known| known.path != own);
+        self.protect(own, Missing::Placeholder);
+    }
+
+    /// What is mounted, outer before inner; of two on the same path the one that permits less.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let readable = self
+            .readable
+            .iter()
+            .filter(|path| path.exists())
+            .map(|path| match path.read_link() {
+                Ok(target) => Place::Link(path.clone(), target),
+                Err(_) => Place::Readable(path.clone()),
+            });
+        let writable = self
+            .writable
+            .iter()
+            .map(|path| Place::Writable(path.clone()));
+        let mut places: Vec<Place> = readable.chain(writable).collect();
+        places.sort_by_key(|place| {
+            (
+                place.path().components().count(),
+                !matches!(place, Place::Readable(_)),
+            )
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        places.retain(|place| seen.insert(place.path().to_path_buf()));
+        places
+    }
+
+    /// What is hidden, is there, and would be seen.
+    pub(super) fn hidden_and_visible(&self) -> Vec<PathBuf> {
+        let visible = |path: &Path| {
+            self.readable
+                .iter()
+                .chain(&self.writable)
+                .any(|place| path.starts_with(place))
+        };
+        let mut hidden: Vec<PathBuf> = self
+            .hidden
+            .iter()
+            .filter(|path| visible(path))
+            .cloned()
+            .collect();
+        hidden.retain(|path| {
+            path.symlink_metadata()
+                .is_ok_and(|found| !found.is_symlink())
+        });
+        hidden.sort();
+        hidden.dedup();
+        hidden
+    }
+
+    /// The directories between the writable place that holds `path`, and `path`.
+    pub(super) fn between(&self, path: &Path) -> Vec<PathBuf> {
+        let Some(root) = self
+            .writable
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len())
+        else {
+            return Vec::new();
+        };
+        let mut above: Vec<PathBuf> = path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| *above != root)
+            .map(Path::to_path_buf)
+            .collect();
+        above.reverse();
+        above
+    }
+}
+
+/// A directory of programs, and what its programs need.
+fn belongings(entry: &Path) -> Vec<PathBuf> {
+    let mut parts = vec![entry.to_path_buf()];
+    let is_bin = entry
+        .file_name()
+        .is_some_and(|name| name == "bin" || name == "shims" || name == "sbin");
+    let Some(parent) = entry.parent().filter(|_| is_bin) else {
+        return parts;
+    };
+    let manager = entry.ancestors().find(|above| {
+        above
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| TOOLCHAINS.contains(&name))
+    });
+    let name = parent
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    if let Some(manager) = manager {
+        parts.push(manager.to_path_buf());
+    } else if name == ".local" {
+        // `share` beside them holds keyrings.
+        parts.extend(["lib", "pipx"].map(|part| parent.join(part)));
+    } else {
+        parts.extend(
+            ["lib", "lib64", "libexec", "include", "share", "conf"].map(|part| parent.join(part)),
+        );
+    }
+    parts
+}
+
+/// Where links in a directory of programs lead, as files.
+fn link_targets(entry: &Path) -> Vec<PathBuf> {
+    if SYSTEM.iter().any(|system| entry.starts_with(system)) {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(entry)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(2000);
+    entries
+        .filter(|found| found.file_type().is_ok_and(|kind| kind.is_symlink()))
+        .filter_map(|found| found.path().canonicalize().ok())
+        .filter(|target| target.is_file() && !target.starts_with(entry))
+        .take(200)
+        .collect()
+}
+
+/// The repositories in a workspace, near its root.
+fn git_below(workspace: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![(workspace.to_path_buf(), 0)];
+    let mut looked = 0;
+    while let Some((directory, depth)) = open.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            looked += 1;
+            if looked > GIT_ENTRIES {
+                return found;
+            }
+            if entry.file_name() == ".git" {
+                found.push(entry.path());
+            } else if depth < GIT_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// For the `.git` file of a work tree: its own directory and the one that it shares. A file that leads to something
+/// that is no repository is not followed: the checkout may have written it.
+fn work_tree(git: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let no = || io::Error::from(io::ErrorKind::InvalidData);
+    let read = |path: &Path| -> io::Result<String> {
+        let found = fs::symlink_metadata(path)?;
+        if !found.is_file() || found.len() > POINTER {
+            return Err(no());
+        }
+        fs::read_to_string(path)
+    };
+    let text = read(git)?;
+    let target = text.trim().strip_prefix("gitdir: ").ok_or_else(no)?;
+    let directory = git.parent().ok_or_else(no)?.join(target).canonicalize()?;
+    let common = match read(&directory.join("commondir")) {
+        Ok(text) => directory.join(text.trim()).canonicalize()?,
+        Err(_) => directory.clone(),
+    };
+    let is_repository = directory.join("HEAD").is_file()
+        && common.join("objects").is_dir()
+        && common.join("refs").is_dir()
+        && directory.starts_with(&common);
+    is_repository.then_some((directory, common)).ok_or_else(no)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(environment: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([("PATH".to_owned(), environment.to_owned())])
+    }
+
+    #[test]
+    fn a_repository_is_protected_where_it_is_and_where_it_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("vendor/lib/.git")).unwrap();
+        let plan = Plan::new(root, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
+        assert_eq!(
+            plan.protected,
+            [
+                Protected {
+                    path: root.join("vendor/lib/.git"),
+                    missing: Missing::Leave
+                },
+                Protected {
+                    path: root.join(".git"),
+                    missing: Missing::Placeholder
+                },
+            ]
+        );
+        assert_eq!(
+            plan.between(&root.join("vendor/lib/.git")),
+            [root.join("vendor"), root.join("vendor/lib")]
+        );
+        assert_eq!(plan.between(&root.join(".git")), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_work_tree_s_repository_is_read_and_a_file_that_leads_elsewhere_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (tree, common) = (root.join("tree"), root.join("main/.git"));
+        let own = common.join("worktrees/tree");
+        for directory in [&tree, &own, &common.join("objects"), &common.join("refs")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert!(
+            work_tree(&tree.join(".git")).is_err(),
+            "there is no HEAD yet"
+        );
+        fs::write(own.join("HEAD"), "ref: refs/heads/a\n").unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        assert_eq!(
+            work_tree(&tree.join(".git")).unwrap(),
+            (own, common.clone())
+        );
+        let plan = Plan::new(&tree, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
+        assert!(plan.readable.contains(&common));
+
+        let secret = root.join("home/.ssh");
+        fs::create_dir_all(&secret).unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", secret.display())).unwrap();
+        let plan = Plan::new(&tree, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
+        assert!(!plan.readable.contains(&secret));
+    }
+
+    #[test]
+    fn a_search_path_opens_toolchains_and_no_home() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        for part in [
+            ".pyenv/shims",
+            ".local/bin",
+            ".local/share/keyrings",
+            ".ssh",
+        ] {
+            fs::create_dir_all(home.join(part)).unwrap();
+        }
+        let search = format!(
+            "{0}/.pyenv/shims:{0}/.local/bin:relative:/:/gone",
+            home.display()
+        );
+        let plan = Plan::new(
+            Path::new("/ws"),
+            Path::new("/h"),
+            Path::new("/t"),
+            &path(&search),
+        );
+        assert!(plan.readable.contains(&home.join(".pyenv")));
+        assert!(plan.readable.contains(&home.join(".local/bin")));
+        for closed in [
+            &home,
+            &home.join(".local"),
+            &home.join(".local/share"),
+            Path::new("/"),
+        ] {
+            assert!(
+                !plan.readable.iter().any(|path| path == closed),
+                "{}",
+                closed.display()
+            );
+        }
+    }
+
+    #[test]
+    fn outer_places_come_first_and_the_narrower_right_wins() {
+        let plan = Plan {
+            writable: vec!["/usr/share/ws".into(), "/usr".into()],
+            readable: vec!["/usr/share/ws/sub".into(), "/usr".into()],
+            ..Plan::default()
+        };
+        let places = plan.places();
+        assert_eq!(places[0], Place::Readable("/usr".into()));
+        assert_eq!(places[1], Place::Writable("/usr/share/ws".into()));
+        assert_eq!(
+            places.len(),
+            2,
+            "what does not exist to be read is left out"
+        );
+    }
+
+    #[test]
+    fn only_what_would_be_seen_is_hidden() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        fs::create_dir(home.join(".ssh")).unwrap();
+        let mut plan = Plan {
+            writable: vec![home.join("ws")],
+            ..Plan::default()
+        };
+        plan.hide_home(home);
+        assert_eq!(plan.hidden_and_visible(), [] as [PathBuf; 0]);
+        plan.writable = vec![home.to_path_buf()];
+        assert_eq!(plan.hidden_and_visible(), [home.join(".ssh")]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Every file in `tasks/` and every command in the README and the docs is run, in a copy of the checkout's `tasks/`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::sandbox::{Run, Sandbox};
+
+fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A directory with the examples and the toolchain that one of them needs.
+fn examples() -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy(&checkout().join("tasks"), &sandbox.path().join("tasks"));
+    sandbox.with_toolchain()
+}
+
+fn task_files(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(checkout().join(directory)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = names
+        .filter(|name| name.ends_with(".yaml"))
+        .map(|name| format!("{directory}/{name}"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn count(junit: &str, attribute: &str) -> u32 {
+    let root = junit
+        .split_once("<testsuites")
+        .unwrap()
+        .1
+        .split('>')
+        .next()
+        .unwrap();
+    let value = root
+        .split(&format!("{attribute}=\""))
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    value.parse().unwrap()
+}
+
+#[test]
+fn the_examples_pass_twice_and_leave_the_checkout_as_it_was() {
+    let sandbox = examples();
+    let before = listing(&sandbox.path().join("tasks"));
+    for _ in 0..2 {
+        let run = sandbox.call(&["tasks/*.yaml"]).exit(0);
+        let files = u32::try_from(task_files("tasks").len()).unwrap();
+        assert!(files >= 6);
+        assert_eq!(
+            (
+                count(&run.junit(), "tests"),
+                count(&run.junit(), "failures")
+            ),
+            (files, 0)
+        );
+    }
+    assert_eq!(listing(&sandbox.path().join("tasks")), before);
+}
+
+fn listing(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(listing(&path));
+        } else {
+            found.push((path.display().to_string(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_gating_tasks_fail_for_their_reasons() {
+    let sandbox = examples();
+    let run = sandbox.call(&["tasks/gating/*.yaml"]).exit(1);
+    for (task, outcome) in [
+        ("step-limit", "step_limit"),
+        ("denied", "denied"),
+        ("failing-check", "check_failed"),
+    ] {
+        assert_eq!(run.outcome(task), outcome);
+        assert!(run.junit().contains(&format!("type=\"{outcome}\"")));
+    }
+    assert_eq!(count(&run.junit(), "failures"), 3);
+    let replies = run.events_of("denied", "assistant_replied");
+    assert_eq!(replies.last().unwrap()["stop_reason"], "end_turn");
+
+    let file = sandbox.path().join("tasks/gating/denied.yaml");
+    let ignoring = fs::read_to_string(&file)
+        .unwrap()
+        .replace("on_denied: fail", "on_denied: ignore");
+    fs::write(&file, ignoring).unwrap();
+    sandbox.call(&["tasks/gating/denied.yaml"]).exit(0);
+}
+
+#[test]
+fn the_live_examples_are_valid_and_say_what_key_they_need() {
+    let sandbox = examples();
+    for file in task_files("tasks/live") {
+        sandbox.call(&["check", &file]).exit(0);
+        assert!(
+            sandbox
+                .call(&[&file])
+                .exit(3)
+                .stderr()
+                .contains("ANTHROPIC_API_KEY")
+        );
+    }
+}
+
+/// The commands of the fenced `sh` blocks of a document.
+fn commands(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(checkout().join(document)).unwrap();
+    let blocks = text
+        .split("```sh\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    blocks.flat_map(str::lines).map(str::to_owned).collect()
+}
+
+/// Runs a documented command the way a shell would, with the built program under its name.
+fn documented(sandbox: &Sandbox, command: &str) -> Run {
+    let program = env!("CARGO_BIN_EXE_agent-batch");
+    let functions =
+        format!("agent-batch() {{ {program} \"$@\"; }}; cargo() {{ shift 2; {program} \"$@\"; }}");
+    sandbox.shell(&format!("{functions}; {command}"))
+}
+
+#[test]
+fn every_command_in_the_documents_works() {
+    let sandbox = examples();
+    let mut ran = 0;
+    for document in ["README.md", "docs/task-file.md", "docs/security.md"] {
+        for command in commands(document) {
+            // `cargo test` is what runs this; `cargo bench` takes minutes; a key is nothing that a test has.
+            if command == "cargo test" || command.starts_with("cargo bench") {
+                continue;
+            }
+            let code = i32::from(command.starts_with("ANTHROPIC_API_KEY=")) * 3;
+            let command = command.replace(
+                "ANTHROPIC_API_KEY=...",
+                "ANTHROPIC_BASE_URL=http://127.0.0.1:1 ANTHROPIC_API_KEY=none-here",
+            );
+            documented(
+                &sandbox,
+                &command.replace(
+                    "tasks/live/anthropic.yaml",
+                    "tasks/live/anthropic.yaml --max-tries 1",
+                ),
+            )
+            .exit(code);
+            ran += 1;
+        }
+    }
+    assert!(ran >= 8, "{ran} commands were found");
+}
+
+#[test]
+fn the_task_files_in_the_documents_are_valid() {
+    let mut checked = 0;
+    for document in ["README.md", "docs/task-file.md", "docs/hooks.md"] {
+        let text = fs::read_to_string(checkout().join(document)).unwrap();
+        for (n, block) in text
+            .split("```yaml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap())
+            .enumerate()
+        {
+            let sandbox = Sandbox::new();
+            if block.contains("defaults:") {
+                let sandbox = sandbox
+                    .file("agent-batch.yaml", block)
+                    .task("model: anthropic/claude-sonnet-5\n");
+                sandbox.call(&["check", "tasks/task.yaml"]).exit(0);
+            } else if block.contains("prompt:") {
+                let sandbox = sandbox.file(&format!("tasks/{n}.yaml"), block);
+                sandbox.call(&["check", &format!("tasks/{n}.yaml")]).exit(0);
+            } else {
+                continue;
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 3);
+}
