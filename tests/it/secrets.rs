@@ -232,10 +232,12 @@ fn a_task_file_that_changes_during_the_run_ends_it() {
         ),
         ("agent-batch.yaml", "printf '{}' > ../agent-batch.yaml"),
     ] {
-        // The gate would refuse it in the open, so it is a script's doing.
+        // The gate would refuse it in the open and the sandbox in a script, so it is a script without a sandbox.
         let sandbox = Sandbox::new()
             .program("repo/innocent.sh", &format!("#!/bin/sh\n{change}\n"))
-            .task("tools: [Bash]\npermissions: { allow: [\"Bash(./innocent.sh)\"] }\n")
+            .task(
+                "sandbox: off\ntools: [Bash]\npermissions: { allow: [\"Bash(./innocent.sh)\"] }\n",
+            )
             .script(
                 "- tool_calls: [{ name: Bash, input: { command: ./innocent.sh } }]\n- text: done\n",
             );
