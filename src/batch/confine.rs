@@ -85,7 +85,7 @@ impl Attempt<'_> {
             &self.scratch.join("tmp"),
             environment,
         );
-        plan.network = task.network;
+        plan.set_network(task.network);
         plan.writable.extend(task.additional.iter().cloned());
         if let Some(home) = self
             .batch
@@ -105,15 +105,8 @@ impl Attempt<'_> {
             .iter()
             .flat_map(|hook| &hook.command)
             .map(Path::new);
-        let files: Vec<PathBuf> = files
-            .filter(|file| file.is_absolute())
-            .filter_map(|file| file.canonicalize().ok())
-            .collect();
-        for file in &files {
-            plan.read(file);
-            if let Some(beside) = file.parent() {
-                plan.read(beside);
-            }
+        for file in files.filter(|file| file.is_absolute()) {
+            plan.read_program(file);
         }
         plan.protect_steering(root, |name| {
             task.allow.iter().any(|rule| rule.text().contains(name))

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[must_use]
 pub fn supervise(program: &Path) -> u8 {
     serve(|order| match &order.confinement {
-        Some(confinement) => Started::confined(confinement.clone(), order, program),
+        Some(confinement) => Started::confined(confinement, &order, program),
         None => start(order).map(Started::plain),
     })
 }
@@ -112,7 +112,7 @@ impl Started {
         clippy::disallowed_methods,
         reason = "`proc` is the one place that starts processes"
     )]
-    fn confined(confinement: Confinement, order: Order, program: &Path) -> Result<Self, Report> {
+    fn confined(confinement: &Confinement, order: &Order, program: &Path) -> Result<Self, Report> {
         let failed =
             |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
         let mut line = confinement.outer(program, &order.cwd).into_iter();

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Missing, Network, Place, Plan};
+use super::{Layers, Network, Place, Plan};
 
-/// Where `bwrap` is looked for. Ubuntu's AppArmor profile gives user namespaces to the first path only; a search path may
+/// Where `bwrap` is looked for. Ubuntu's `AppArmor` profile gives user namespaces to the first path only; a search path may
 /// lead into the workspace, these do not.
 const PATHS: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 /// Says 1 where Ubuntu (since 24.04) keeps user namespaces from programs without a profile.
@@ -16,13 +16,12 @@ const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
 
 /// Namespaces and rights; see the manual of `bwrap`.
-const ALWAYS: [&str; 13] = [
+const ALWAYS: [&str; 12] = [
     "--unshare-user",
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
     "--unshare-cgroup-try",
-    "--disable-userns",
     "--hostname",
     "sandbox",
     "--new-session",
@@ -67,14 +66,17 @@ pub(super) fn command_line(
     plan: &Plan,
     program: &Path,
     cwd: &Path,
-    loose: bool,
+    layers: &Layers,
 ) -> Vec<OsString> {
     let mut line = Line(vec![bwrap.into()]);
     line.words(&ALWAYS);
+    if !layers.old_bubblewrap {
+        line.words(&["--disable-userns"]);
+    }
     if plan.network == Network::Deny {
         line.words(&["--unshare-net"]);
     }
-    if loose {
+    if layers.loose_mounts {
         line.mount("--bind", Path::new("/"), Path::new("/"));
         line.words(&["--dev", "/dev", "--proc", "/proc"]);
     } else {
@@ -109,6 +111,10 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
             Place::Writable(path) => line.mount("--bind", &path, &path),
         }
     }
+    for path in plan.passages.iter().filter(|path| !plan.is_visible(path)) {
+        line.words(&["--dir"]);
+        line.0.push(path.into());
+    }
     for path in plan.hidden_and_visible() {
         if path.is_dir() {
             line.words(&["--tmpfs"]);
@@ -119,14 +125,13 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
             line.mount("--ro-bind", Path::new("/dev/null"), &path);
         }
     }
+    // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is. Each is mounted
+    // once and before everything that is protected: a later mount would cover what lies in it.
+    for above in plan.above_protected() {
+        line.mount("--bind-try", &above, &above);
+    }
     for protected in &plan.protected {
-        // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is.
-        for above in plan.between(&protected.path) {
-            line.mount("--bind-try", &above, &above);
-        }
-        if protected.missing != Missing::Leave || protected.path.exists() {
-            line.mount("--ro-bind-try", &protected.path, &protected.path);
-        }
+        line.mount("--ro-bind-try", &protected.path, &protected.path);
     }
     line.mount("--ro-bind", program, program);
     line.words(&["--remount-ro", "/"]);
@@ -147,7 +152,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Protected;
+    use super::super::{Missing, Protected};
     use super::*;
 
     fn line(plan: &Plan) -> String {
@@ -156,7 +161,7 @@ mod tests {
             plan,
             Path::new("/opt/ab"),
             Path::new("/ws"),
-            false,
+            &Layers::default(),
         );
         let words: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
         words.join(" ")
@@ -168,6 +173,7 @@ mod tests {
             writable: vec!["/ws".into(), "/private/home".into()],
             readable: vec!["/usr".into()],
             hidden: Vec::new(),
+            passages: vec!["/tasks".into(), "/ws/in".into()],
             protected: vec![Protected {
                 path: "/ws/a/b".into(),
                 missing: Missing::Placeholder,
@@ -179,7 +185,14 @@ mod tests {
     #[test]
     fn every_namespace_is_asked_for_and_all_rights_are_dropped() {
         let line = line(&plan());
-        for word in ALWAYS.iter().chain(&["--unshare-net", "--remount-ro /"]) {
+        assert!(
+            line.contains("--dir /tasks") && !line.contains("--dir /ws/in"),
+            "{line}"
+        );
+        for word in ALWAYS
+            .iter()
+            .chain(&["--disable-userns", "--unshare-net", "--remount-ro /"])
+        {
             assert!(line.contains(word), "{word}: {line}");
         }
         assert!(line.ends_with("--remount-ro / --chdir /ws --"), "{line}");

@@ -9,7 +9,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::{Network, Plan};
+use super::{Layers, Network, Plan};
 
 /// The ABI from which on signals and abstract sockets are scoped.
 pub(super) const SCOPES: u32 = 6;
@@ -57,7 +57,8 @@ pub(super) fn abi() -> Option<u32> {
 ///
 /// # Errors
 /// The rules could not be made, or the kernel does not enforce them.
-pub(super) fn restrict(plan: &Plan, namespaces: bool) -> io::Result<()> {
+pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
+    let namespaces = layers.bubblewrap.is_some();
     let all = AccessFs::from_all(NEWEST);
     let read = AccessFs::from_read(NEWEST);
     let mut rules = Ruleset::default()
@@ -71,7 +72,7 @@ pub(super) fn restrict(plan: &Plan, namespaces: bool) -> io::Result<()> {
             .handle_access(AccessNet::from_all(NEWEST))
             .map_err(io::Error::other)?;
     }
-    let own: &[&str] = if namespaces {
+    let own: &[&str] = if namespaces && !layers.loose_mounts {
         &["/tmp", "/dev/shm"]
     } else {
         &[]
@@ -79,7 +80,7 @@ pub(super) fn restrict(plan: &Plan, namespaces: bool) -> io::Result<()> {
     let writable = plan
         .writable
         .iter()
-        .map(|path| path.as_path())
+        .map(PathBuf::as_path)
         .chain(own.iter().map(Path::new));
     let devices = DEVICES.iter().map(Path::new);
     let hidden = plan.hidden_and_visible();

@@ -117,6 +117,9 @@ pub struct Layers {
     pub landlock: Option<u32>,
     /// System call filters.
     pub seccomp: bool,
+    /// `bwrap` is older than 0.8 and cannot forbid further user namespaces; the filter does.
+    #[serde(default)]
+    pub old_bubblewrap: bool,
     /// Mounts let everything through: for tests that the other layers hold by themselves.
     #[serde(default)]
     pub loose_mounts: bool,
@@ -133,6 +136,7 @@ impl Layers {
                 target_os = "linux",
                 any(target_arch = "x86_64", target_arch = "aarch64")
             )),
+            old_bubblewrap: false,
             loose_mounts: false,
         }
     }
@@ -147,6 +151,11 @@ impl Layers {
     #[must_use]
     pub fn weaker(&self) -> Self {
         let mut weaker = self.clone();
+        if weaker.bubblewrap.is_some() && !weaker.old_bubblewrap {
+            weaker.old_bubblewrap = true;
+            return weaker;
+        }
+        weaker.old_bubblewrap = false;
         if weaker.bubblewrap.take().is_none() && weaker.landlock.take().is_none() {
             weaker.seccomp = false;
         }
@@ -187,9 +196,7 @@ impl Confinement {
     #[must_use]
     pub fn outer(&self, program: &Path, cwd: &Path) -> Vec<std::ffi::OsString> {
         match &self.layers.bubblewrap {
-            Some(bwrap) => {
-                bubblewrap::command_line(bwrap, &self.plan, program, cwd, self.layers.loose_mounts)
-            }
+            Some(bwrap) => bubblewrap::command_line(bwrap, &self.plan, program, cwd, &self.layers),
             None => Vec::new(),
         }
     }
@@ -203,7 +210,7 @@ impl Confinement {
         #[cfg(target_os = "linux")]
         {
             if self.layers.landlock.is_some() {
-                landlock::restrict(&self.plan, self.layers.bubblewrap.is_some())?;
+                landlock::restrict(&self.plan, &self.layers)?;
             }
             if self.layers.seccomp {
                 seccomp::restrict(self.sockets())?;

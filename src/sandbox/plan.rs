@@ -104,6 +104,8 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// Not there, whatever else is.
     pub hidden: Vec<PathBuf>,
+    /// Directories that are there and empty, because a path leads through them: `tasks/../hooks/a.sh`.
+    pub passages: Vec<PathBuf>,
     /// Read at most, though they lie in something that is written.
     pub protected: Vec<Protected>,
     /// Whether the network is reached.
@@ -170,6 +172,13 @@ impl Plan {
             hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
             ..Self::default()
         };
+        // A part of the system that is a link leads somewhere.
+        for part in SYSTEM
+            .iter()
+            .filter_map(|part| Path::new(part).canonicalize().ok())
+        {
+            plan.read(&part);
+        }
         plan.add_toolchains(environment);
         plan.add_git(workspace);
         plan
@@ -198,6 +207,32 @@ impl Plan {
     pub fn protect_steering(&mut self, workspace: &Path, permitted: impl Fn(&str) -> bool) {
         for name in STEERING.into_iter().filter(|name| !permitted(name)) {
             self.protect(workspace.join(name), Missing::Placeholder);
+        }
+    }
+
+    /// Opens or closes the network; names are resolved as the machine does.
+    pub fn set_network(&mut self, network: Network) {
+        self.network = network;
+        if network == Network::Allow
+            && let Ok(resolver) = Path::new("/etc/resolv.conf").canonicalize()
+        {
+            self.read(&resolver);
+        }
+    }
+
+    /// Lets a program be found by this path, whatever it leads through, and read with what lies beside it.
+    pub fn read_program(&mut self, path: &Path) {
+        self.passages.extend(passages(path));
+        let Ok(file) = path.canonicalize() else {
+            return;
+        };
+        // Where it can be written it is kept from that: it runs with the next call.
+        if self.writable.iter().any(|place| file.starts_with(place)) {
+            return self.protect(file, Missing::Leave);
+        }
+        self.read(&file);
+        if let Some(beside) = file.parent() {
+            self.read(beside);
         }
     }
 
@@ -259,14 +294,24 @@ impl Plan {
         }
         self.protected.retain(|known| known.path != own);
         self.protect(own, Missing::Placeholder);
+        // A workspace in the middle of a repository: history is read, the rest of the tree is not there.
+        let around = workspace
+            .ancestors()
+            .skip(1)
+            .map(|above| above.join(".git"));
+        if let Some(repository) = around.into_iter().find(|git| git.join("HEAD").is_file()) {
+            self.read(&repository);
+        }
     }
 
-    /// What is mounted, outer before inner; of two on the same path the one that permits less.
+    /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.
     pub(super) fn places(&self) -> Vec<Place> {
         let readable = self
             .readable
             .iter()
-            .filter(|path| path.exists())
+            .filter(|path| {
+                path.exists() && !self.writable.iter().any(|place| path.starts_with(place))
+            })
             .map(|path| match path.read_link() {
                 Ok(target) => Place::Link(path.clone(), target),
                 Err(_) => Place::Readable(path.clone()),
@@ -276,29 +321,26 @@ impl Plan {
             .iter()
             .map(|path| Place::Writable(path.clone()));
         let mut places: Vec<Place> = readable.chain(writable).collect();
-        places.sort_by_key(|place| {
-            (
-                place.path().components().count(),
-                !matches!(place, Place::Readable(_)),
-            )
-        });
+        places.sort_by_key(|place| place.path().components().count());
         let mut seen = std::collections::BTreeSet::new();
         places.retain(|place| seen.insert(place.path().to_path_buf()));
         places
     }
 
+    /// Whether the path lies in something that is read or written.
+    pub(super) fn is_visible(&self, path: &Path) -> bool {
+        self.readable
+            .iter()
+            .chain(&self.writable)
+            .any(|place| path.starts_with(place))
+    }
+
     /// What is hidden, is there, and would be seen.
     pub(super) fn hidden_and_visible(&self) -> Vec<PathBuf> {
-        let visible = |path: &Path| {
-            self.readable
-                .iter()
-                .chain(&self.writable)
-                .any(|place| path.starts_with(place))
-        };
         let mut hidden: Vec<PathBuf> = self
             .hidden
             .iter()
-            .filter(|path| visible(path))
+            .filter(|path| self.is_visible(path))
             .cloned()
             .collect();
         hidden.retain(|path| {
@@ -308,6 +350,24 @@ impl Plan {
         hidden.sort();
         hidden.dedup();
         hidden
+    }
+
+    /// The directories that hold something protected, outer before inner, but for those that are protected themselves.
+    pub(super) fn above_protected(&self) -> Vec<PathBuf> {
+        let mut above: Vec<PathBuf> = self
+            .protected
+            .iter()
+            .flat_map(|protected| self.between(&protected.path))
+            .collect();
+        above.retain(|path| {
+            !self
+                .protected
+                .iter()
+                .any(|protected| path.starts_with(&protected.path))
+        });
+        above.sort();
+        above.dedup();
+        above
     }
 
     /// The directories between the writable place that holds `path`, and `path`.
@@ -329,6 +389,20 @@ impl Plan {
         above.reverse();
         above
     }
+}
+
+/// The directories that a path enters and leaves again.
+fn passages(path: &Path) -> Vec<PathBuf> {
+    let (mut found, mut here) = (Vec::new(), PathBuf::new());
+    for part in path.components() {
+        if part == Component::ParentDir {
+            found.push(here.clone());
+            here.pop();
+        } else {
+            here.push(part);
+        }
+    }
+    found
 }
 
 /// A directory of programs, and what its programs need.
@@ -531,19 +605,32 @@ mod tests {
     }
 
     #[test]
-    fn outer_places_come_first_and_the_narrower_right_wins() {
+    fn a_path_leads_through_what_it_enters_and_leaves() {
+        assert_eq!(
+            passages(Path::new("/a/b/../c/./d/../e")),
+            [Path::new("/a/b"), Path::new("/a/c/d")]
+        );
+        assert!(passages(Path::new("/a/b")).is_empty());
+    }
+
+    #[test]
+    fn outer_places_come_first_and_what_is_written_stays_so() {
         let plan = Plan {
-            writable: vec!["/usr/share/ws".into(), "/usr".into()],
-            readable: vec!["/usr/share/ws/sub".into(), "/usr".into()],
+            writable: vec!["/usr/share".into()],
+            readable: vec![
+                "/usr/share/doc".into(),
+                "/usr/nothing".into(),
+                "/usr".into(),
+            ],
             ..Plan::default()
         };
         let places = plan.places();
         assert_eq!(places[0], Place::Readable("/usr".into()));
-        assert_eq!(places[1], Place::Writable("/usr/share/ws".into()));
+        assert_eq!(places[1], Place::Writable("/usr/share".into()));
         assert_eq!(
             places.len(),
             2,
-            "what does not exist to be read is left out"
+            "what does not exist, or is written anyway, is left out"
         );
     }
 

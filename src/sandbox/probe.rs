@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -63,14 +63,18 @@ pub fn run(targets: &Targets) -> Vec<Attempt> {
         writes_nowhere(targets),
     );
     attempt(
+        "modes",
+        "no change of modes, owners and times of files outside of the workspace",
+        !changes_mode(&targets.secret),
+    );
+    attempt(
         "workspace",
         "the workspace can be written",
         File::create(targets.workspace.join(".agent-batch-probe")).is_ok(),
     );
     let _ = fs::remove_file(targets.workspace.join(".agent-batch-probe"));
     let protected = targets.protected.iter().all(|path| {
-        let made =
-            path.parent().is_some_and(|parent| parent.is_dir()) && File::create_new(path).is_ok();
+        let made = path.parent().is_some_and(Path::is_dir) && File::create_new(path).is_ok();
         if made {
             let _ = fs::remove_file(path);
         }
@@ -120,6 +124,11 @@ fn writes_nowhere(targets: &Targets) -> bool {
         }
         !made
     })
+}
+
+fn changes_mode(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o640)).is_ok()
 }
 
 #[cfg(target_os = "linux")]

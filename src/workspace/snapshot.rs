@@ -91,7 +91,7 @@ impl Snapshot {
             changes.push(Change {
                 path: path.to_string_lossy().into_owned(),
                 kind,
-            })
+            });
         };
         visit(root, ignored, excluded, |path, entry| {
             let Some(now) = state(entry)? else {
@@ -100,7 +100,7 @@ impl Snapshot {
             match unseen.remove(&path) {
                 None => note(&path, ChangeKind::Added),
                 Some(before) if differs(before, &now, &entry.path)? => {
-                    note(&path, ChangeKind::Modified)
+                    note(&path, ChangeKind::Modified);
                 }
                 Some(_) => {}
             }

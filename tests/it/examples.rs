@@ -155,7 +155,10 @@ fn every_command_in_the_documents_works() {
     for document in ["README.md", "docs/task-file.md", "docs/security.md"] {
         for command in commands(document) {
             // `cargo test` is what runs this; `cargo bench` takes minutes; a key is nothing that a test has.
-            if command == "cargo test" || command.starts_with("cargo bench") {
+            if command == "cargo test"
+                || command.contains("cargo test --") && !command.starts_with("agent-batch")
+                || command.starts_with("cargo bench")
+            {
                 continue;
             }
             let code = i32::from(command.starts_with("ANTHROPIC_API_KEY=")) * 3;

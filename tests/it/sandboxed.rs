@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     reason = "helpers of tests fail as tests do, and say loudly what they skip"
 )]
 
@@ -13,14 +14,22 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent_batch::batch::{Batch, Job, Scratch};
+use agent_batch::clock::Clock;
+use agent_batch::event::{Event, Kind, Recording, SharedSink};
+use agent_batch::model::scripted::{Script, Scripted};
+use agent_batch::outcome::Outcome;
 use agent_batch::proc::{Ending, Enforced, Finished, Launcher, Spec, Stderr, child_environment};
 use agent_batch::redact::Redactor;
 use agent_batch::sandbox::{Layers, Missing, Network, Plan};
+use agent_batch::task::{self, LoadOptions, TaskFile};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+
+use crate::sandbox::{Run, Sandbox};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-batch");
 
@@ -145,7 +154,7 @@ fn has_mounts(cell: &Cell) -> bool {
 const TRY: &str =
     "try() { name=$1; shift; if \"$@\" >/dev/null 2>&1; then echo \"BROKEN $name\"; fi; }\n";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_with_its_input_its_directory_and_its_exit_code() {
     for (name, cell) in cells() {
         let finished = cell
@@ -166,7 +175,7 @@ async fn a_command_runs_with_its_input_its_directory_and_its_exit_code() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_does_not_exist_and_a_signal_are_told_from_inside() {
     for (name, cell) in cells() {
         let finished = cell.try_bash("kill -TERM $$").await.unwrap();
@@ -182,19 +191,29 @@ async fn a_program_that_does_not_exist_and_a_signal_are_told_from_inside() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_outside_of_the_workspace_is_written_or_read() {
     for (name, cell) in cells() {
         let outside = cell.at("outside").display().to_string();
         let script = format!(
             "{TRY}try write touch {outside}/x\ntry link ln -s x {outside}/l\ntry mkdir mkdir {outside}/d\n\
              try usr touch /usr/x\ntry etc touch /etc/x\ntry root touch /x\ntry var touch /var/x\n\
-             try remove rm {outside}/.ssh/id\ntry chmod chmod 777 /usr\n\
+             try remove rm {outside}/.ssh/id\n\
              try read cat {outside}/.ssh/id\ntry shadow cat /etc/shadow\n\
              ln -s {outside}/.ssh/id through; try through cat through\n\
              ln {outside}/.ssh/id hard 2>/dev/null; try hard cat hard"
         );
         assert_eq!(cell.bash(&script).await, "", "{name}");
+        if has_mounts(&cell) {
+            assert_eq!(
+                cell.bash(&format!(
+                    "{TRY}try chmod chmod 777 {outside} {outside}/.ssh/id /usr"
+                ))
+                .await,
+                "",
+                "{name}"
+            );
+        }
         assert_eq!(
             fs::read_dir(cell.at("outside")).unwrap().count(),
             1,
@@ -203,20 +222,21 @@ async fn nothing_outside_of_the_workspace_is_written_or_read() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_are_not() {
     for (name, cell) in cells().into_iter().filter(|(_, cell)| has_mounts(cell)) {
         fs::create_dir_all(cell.at("ws/tasks")).unwrap();
         fs::write(cell.at("ws/tasks/a.yaml"), "the task").unwrap();
         let mut cell = cell;
-        let task = cell.at("ws/tasks/a.yaml");
-        cell.plan.protect(task, Missing::Placeholder);
+        for task in ["ws/tasks/a.yaml", "ws/tasks/b.yaml", "ws/.github/c.yaml"] {
+            cell.plan.protect(cell.at(task), Missing::Placeholder);
+        }
         let script = format!(
             "{TRY}try hook touch .git/hooks/x\ntry config sh -c 'echo x >> .git/config'\ntry move mv .git gone\n\
              try remove rm -rf .git/hooks\ntry own touch agent-batch.yaml\ntry own2 sh -c 'echo x > agent-batch.yaml'\n\
              try own3 mv new agent-batch.yaml\ntry own4 rmdir agent-batch.yaml\n\
              try results mkdir -p agent-batch-results/x\ntry results2 ln -s /tmp agent-batch-results/x\n\
-             try task sh -c 'echo x > tasks/a.yaml'\ntry task2 mv tasks other\ntry task3 rm tasks/a.yaml\n\
+             try task sh -c 'echo x > tasks/a.yaml'\ntry other touch tasks/b.yaml\ntry nested touch .github/c.yaml\ntry task2 mv tasks other\ntry task3 rm tasks/a.yaml\n\
              try mcp touch .mcp.json\ntry agents sh -c 'echo x > AGENTS.md'\ntry flow mkdir -p .github/workflows\n\
              touch fine tasks/fine || echo broken"
         );
@@ -242,7 +262,7 @@ async fn the_repository_and_the_runner_s_files_stay_as_they_are_also_where_they_
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
     let git = |directory: &Path, arguments: &[&str]| {
         let done = Command::new("git")
@@ -266,7 +286,7 @@ async fn git_reads_its_repository_and_is_not_shown_what_is_not_there() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn no_service_of_the_machine_is_reached() {
     for (name, cell) in cells() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -304,10 +324,10 @@ async fn no_service_of_the_machine_is_reached() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not() {
     for (name, mut cell) in cells() {
-        cell.plan.network = Network::Allow;
+        cell.plan.set_network(Network::Allow);
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let abstract_name = format!("agent-batch-open-{}-{name}", std::process::id());
         let _hidden = UnixListener::bind_addr(
@@ -323,7 +343,7 @@ async fn a_network_that_is_allowed_is_reached_and_the_machine_s_sockets_are_not(
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_has_a_loopback_device_of_its_own() {
     for (name, cell) in cells().into_iter().filter(|(_, cell)| has_mounts(cell)) {
         let script = "perl -MSocket -e 'socket(L, AF_INET, SOCK_STREAM, 0) && bind(L, sockaddr_in(0, INADDR_LOOPBACK)) && listen(L, 1) \
@@ -332,7 +352,7 @@ async fn a_namespace_has_a_loopback_device_of_its_own() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_runner_and_other_processes_are_out_of_reach() {
     for (name, cell) in cells() {
         let runner = std::process::id();
@@ -347,7 +367,7 @@ async fn the_runner_and_other_processes_are_out_of_reach() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
     let calls: &[(&str, libc::c_long, &str)] = &[
         ("ptrace", libc::SYS_ptrace, "0, 0, 0, 0"),
@@ -421,7 +441,7 @@ async fn rights_are_gone_and_system_calls_of_an_escape_are_refused() {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn system_calls_by_another_abi_end_the_process() {
     for (name, cell) in cells() {
         let finished = cell
@@ -457,12 +477,12 @@ async fn system_calls_by_another_abi_end_the_process() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_the_call() {
     for (number, (name, cell)) in cells().into_iter().enumerate() {
         let mark = format!("{}.{number}", 100_000 + std::process::id());
         let script = format!(
-            "setsid bash -c '(setsid sleep {mark} & echo started > up) & disown' ; until [ -s up ]; do sleep 0.01; done; \
+            "setsid bash -c '(setsid sleep {mark} & echo started > up) &' ; until [ -s up ]; do sleep 0.01; done; \
              nohup sleep {mark} >/dev/null 2>&1 & disown; echo done"
         );
         let finished = cell.try_bash(&script).await.unwrap();
@@ -472,7 +492,7 @@ async fn nothing_outlives_the_call() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_ends_soon_after_the_command_is_waited_for() {
     for (name, cell) in cells() {
         let finished = cell
@@ -487,7 +507,7 @@ async fn what_ends_soon_after_the_command_is_waited_for() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
     for (number, (name, cell)) in cells().into_iter().enumerate() {
         let mark = format!("{}.5{number}", 200_000 + std::process::id());
@@ -501,7 +521,7 @@ async fn a_time_limit_and_a_fork_storm_end_with_everything_gone() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn sizes_have_ceilings() {
     for (name, cell) in cells() {
         let limits = cell.bash("ulimit -Hc; ulimit -Hf; ulimit -Hn").await;
@@ -519,7 +539,7 @@ async fn sizes_have_ceilings() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_small_crate_is_built_and_tested_offline() {
     for (name, cell) in cells() {
         let toml = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
@@ -537,7 +557,7 @@ async fn a_small_crate_is_built_and_tested_offline() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn landlock_holds_where_the_mounts_do_not() {
     let Layers {
         bubblewrap: Some(bubblewrap),
@@ -552,6 +572,7 @@ async fn landlock_holds_where_the_mounts_do_not() {
         landlock: Some(abi),
         seccomp: true,
         loose_mounts: true,
+        old_bubblewrap: false,
     };
     let cell = Cell::new(loose.clone());
     let outside = cell.at("outside").display().to_string();
@@ -572,7 +593,7 @@ async fn landlock_holds_where_the_mounts_do_not() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_self_test_says_what_is_enforced_and_what_is_not() {
     for (name, cell) in cells() {
         let launcher = Launcher::new(PROGRAM.into()).with_layers(cell.layers.clone());
@@ -584,15 +605,18 @@ async fn the_self_test_says_what_is_enforced_and_what_is_not() {
             "{name}: {enforced:#?}"
         );
         if !has_mounts(&cell) {
+            let missing = enforced.missing.join("\n");
             assert!(
-                enforced.missing.len() == 1 && enforced.missing[0].contains(".git"),
-                "{enforced:#?}"
+                enforced.missing.len() == 2
+                    && missing.contains(".git")
+                    && missing.contains("modes"),
+                "{missing}"
             );
         }
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_lets_something_through_is_found_out() {
     let found = Layers::found();
     if found.bubblewrap.is_none() {
@@ -613,6 +637,7 @@ async fn a_sandbox_that_lets_something_through_is_found_out() {
         "`.git`",
         "no reading",
         "no Unix sockets",
+        "no change of modes",
         "system calls",
     ] {
         assert!(missing.contains(lost), "{lost}: {missing}");
@@ -620,7 +645,7 @@ async fn a_sandbox_that_lets_something_through_is_found_out() {
     assert!(!enforced.is_whole());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_layer_that_does_not_start_is_left_away_and_told() {
     let dir = tempfile::tempdir().unwrap();
     let found = Layers::found();
@@ -659,4 +684,268 @@ fn is_running(mark: &str) -> bool {
                 .collect::<Vec<_>>()
                 == ["sleep", mark, ""]
         })
+}
+
+// ---- whole runs
+
+/// A task whose agent may call Bash with anything.
+fn free(yaml: &str, command: &str) -> Sandbox {
+    let script = serde_json::json!([
+        { "tool_calls": [{ "name": "Bash", "input": { "command": command } }] },
+        { "text": "done" },
+    ]);
+    Sandbox::new()
+        .task(&format!(
+            "tools: [Bash]\npermissions: {{ mode: bypassPermissions }}\n{yaml}"
+        ))
+        .script(&script.to_string())
+        .args(&["--allow-bypass"])
+}
+
+/// What the first Bash call printed.
+fn said(run: &Run) -> String {
+    run.events_of("task", "tool_finished")[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn is_whole() -> bool {
+    let whole = Layers::found().bubblewrap.is_some();
+    if !whole {
+        eprintln!("SKIPPED: this machine has no bubblewrap");
+    }
+    whole
+}
+
+#[test]
+fn a_task_s_tools_hooks_and_checks_are_all_held_and_the_reports_say_by_what() {
+    if !is_whole() {
+        return;
+    }
+    let probe = "#!/bin/sh\ncat >/dev/null\nif touch /etc/agent-batch-hook \"$CLAUDE_PROJECT_DIR/agent-batch.yaml\" 2>/dev/null; \
+                 then echo broken >> \"$CLAUDE_PROJECT_DIR/broken\"; fi\ntouch \"$CLAUDE_PROJECT_DIR/hook-ran\"\n";
+    let run = free(
+        "sandbox: required\nhooks:\n  PreToolUse: [{ command: [../hooks/probe.sh] }]\n\
+         checks:\n- command: { run: 'test -f ran && test -f hook-ran && test ! -e broken && ! touch agent-batch.yaml && ! touch /usr/x' }\n",
+        "bash probe.sh",
+    )
+    .file("repo/probe.sh", "touch ran; touch /usr/x || echo held; echo x > ../tasks/task.yaml; cat ../secret || echo held")
+    .file("secret", "beside the workspace")
+    .program("hooks/probe.sh", probe)
+    .run()
+    .exit(0);
+    let said = said(&run);
+    assert_eq!(said.matches("held\n").count(), 2, "{said}");
+    assert!(
+        run.read("tasks/task.yaml").contains("sandbox: required"),
+        "a private place may be written, the file may not"
+    );
+    let started = &run.events_of("task", "task_started")[0]["sandbox"];
+    assert_eq!(
+        (started["mode"].as_str(), started["network"].as_str()),
+        (Some("required"), Some("deny"))
+    );
+    assert_eq!(started["layers"][0], "bubblewrap");
+    assert_eq!(started["missing"], serde_json::json!([]));
+    assert!(
+        run.junit()
+            .contains("[[PROPERTY|sandbox=required: bubblewrap"),
+        "{}",
+        run.junit()
+    );
+    assert_eq!(run.summary()["tasks"][0]["sandbox"]["used"], true);
+    assert!(
+        !run.stderr().contains("WARNING: the sandbox") && !run.stderr().contains("NO SANDBOX"),
+        "{}",
+        run.stderr()
+    );
+    assert!(
+        run.events_of("task", "workspace_compared")[0]["changes"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 2
+    );
+}
+
+#[test]
+fn without_a_sandbox_every_report_says_so() {
+    for (yaml, args) in [
+        ("sandbox: off\n", &[][..]),
+        ("sandbox: required\n", &["--sandbox", "off"]),
+    ] {
+        let run = free(yaml, "echo free").args(args).run().exit(0);
+        let github = run.read("agent-batch-results/summary.md");
+        for (name, report) in [
+            ("account", run.stdout()),
+            ("junit", run.junit()),
+            ("page", github),
+        ] {
+            assert!(
+                report.contains("sandbox off: processes ran with all rights"),
+                "{name}: {report}"
+            );
+        }
+        assert_eq!(
+            run.events_of("task", "warned")
+                .iter()
+                .filter(|event| event["code"] == "sandbox")
+                .count(),
+            1
+        );
+        assert_eq!(run.summary()["tasks"][0]["sandbox"]["mode"], "off");
+    }
+}
+
+#[test]
+fn a_task_that_starts_no_process_needs_no_sandbox() {
+    let run = Sandbox::new()
+        .task("sandbox: off\n")
+        .script("- text: done\n")
+        .run()
+        .exit(0);
+    assert!(!run.stderr().contains("sandbox"), "{}", run.stderr());
+    assert_eq!(run.summary()["tasks"][0]["sandbox"]["used"], false);
+}
+
+#[test]
+fn a_policy_names_the_least_sandbox_and_no_network() {
+    let policy = "policy: { sandbox: required, network: deny }\n";
+    for (yaml, args, wrong) in [
+        (
+            "sandbox: auto\n",
+            &[][..],
+            "the sandbox `auto` is less than the `required` that the policy demands",
+        ),
+        (
+            "",
+            &["--sandbox", "off"],
+            "the sandbox `off` is less than the `required`",
+        ),
+        ("network: allow\n", &[], "the policy allows no network"),
+        ("sandbox: perhaps\n", &[], "perhaps"),
+    ] {
+        let run = free(yaml, "true")
+            .file("agent-batch.yaml", policy)
+            .args(args)
+            .run()
+            .exit(2);
+        assert!(
+            run.stderr().contains(wrong),
+            "{yaml}{args:?}: {}",
+            run.stderr()
+        );
+    }
+    if is_whole() {
+        let run = free("", "true")
+            .file("agent-batch.yaml", policy)
+            .run()
+            .exit(0);
+        assert_eq!(
+            run.events_of("task", "task_started")[0]["sandbox"]["mode"],
+            "required"
+        );
+    }
+}
+
+/// One task on a machine that has these layers; gives the outcome, the events and the number of model calls.
+async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (tasks, workspace, out) = (root.join("t.yaml"), root.join("ws"), root.join("out"));
+    for directory in [&workspace, &out] {
+        fs::create_dir(directory).unwrap();
+    }
+    let text = format!(
+        "model: scripted/s.yaml\nprompt: p\nworkspace: {{ path: ws }}\ntools: [Bash]\n{yaml}"
+    );
+    fs::write(&tasks, text).unwrap();
+    fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
+    let file = TaskFile {
+        display: "t.yaml".to_owned(),
+        absolute: tasks,
+    };
+    let options = LoadOptions {
+        cwd: root.clone(),
+        ..LoadOptions::default()
+    };
+    let task = task::load(&[file], None, &options).unwrap().tasks.remove(0);
+    let model = Arc::new(Scripted::new(
+        "scripted/s.yaml",
+        Script::parse("s.yaml", "- text: done\n").unwrap(),
+    ));
+    let recording = Arc::new(Mutex::new(Recording::default()));
+    let batch = Batch {
+        jobs: vec![Job {
+            task: Arc::new(task),
+            model,
+        }],
+        parallel: 1,
+        base: root.clone(),
+        scratch: Scratch::create(&root, &out, false).unwrap(),
+        out,
+        keep_workspaces: false,
+        launcher: Launcher::new(PROGRAM.into()).with_layers(layers),
+        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        redactor: Arc::default(),
+        clock: Clock::system(),
+        watchers: vec![Arc::clone(&recording) as SharedSink],
+        never_write: Vec::new(),
+        pinned: Default::default(),
+        closed: Vec::new(),
+        extra_tools: Vec::new(),
+        callbacks: Vec::new(),
+    };
+    Arc::new(batch).run(&CancellationToken::new()).await;
+    let events = recording.lock().unwrap().events().to_vec();
+    let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+        unreachable!("{events:?}")
+    };
+    (finished.outcome, events)
+}
+
+fn kinds(events: &[Event], wanted: impl Fn(&Kind) -> bool) -> usize {
+    events.iter().filter(|event| wanted(&event.kind)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model_call() {
+    let landlock = Layers {
+        bubblewrap: None,
+        ..Layers::found()
+    };
+    for layers in [Layers::default(), landlock] {
+        let (outcome, events) = on_machine(layers, "sandbox: required\n").await;
+        assert_eq!(outcome, Outcome::SandboxUnavailable);
+        assert_eq!(
+            kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })),
+            0
+        );
+        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+            unreachable!()
+        };
+        assert!(
+            finished.message.contains("to change that, "),
+            "{}",
+            finished.message
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
+    let landlock = Layers {
+        bubblewrap: None,
+        ..Layers::found()
+    };
+    for (layers, words) in [
+        (Layers::default(), "no sandbox works"),
+        (landlock, "does not hold"),
+    ] {
+        let (outcome, events) = on_machine(layers, "").await;
+        assert_eq!(outcome, Outcome::Completed);
+        let warned = |kind: &Kind| matches!(kind, Kind::Warned { code, message } if code == "sandbox" && message.contains(words));
+        assert_eq!(kinds(&events, warned), 1, "{events:#?}");
+    }
 }
