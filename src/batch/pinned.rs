@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 /// Most bytes that are hashed of a file: the largest task file, and one more.
-const MOST: u64 = crate::task::LARGEST_FILE as u64 + 1;
+const MOST: u64 = crate::task::LARGEST_FILE + 1;
 
 /// Files with the hashes that they had.
 #[derive(Debug, Default)]

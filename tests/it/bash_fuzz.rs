@@ -327,14 +327,14 @@ fn compare_some(count: usize, seed: u64) -> Counts {
     let mut random = Random(seed.max(1));
     let rule = gate(&["Bash(echo:*)".to_owned()]);
     let mut counts = Counts::default();
-    let (mut seen, mut batch) = (HashSet::new(), Vec::new());
+    let (mut known, mut batch) = (HashSet::new(), Vec::new());
     for number in 1..=count {
         let line = random.line();
         counts.generated += 1;
         if allowed(&line, &rule) {
             counts.allowed += 1;
             // Bash says the same about the same line.
-            if seen.insert(line.clone()) {
+            if known.insert(line.clone()) {
                 batch.push(line);
             } else {
                 counts.compared += 1;

@@ -1,6 +1,12 @@
 //! Planted secrets reach nobody: no file of the run directory, no report, no byte on the terminal; and children get an
 //! environment of their own.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -55,7 +61,7 @@ fn assert_clean(found: &BTreeMap<String, Vec<u8>>) {
     }
 }
 
-fn call(name: &str, input: Value) -> Value {
+fn call(name: &str, input: &Value) -> Value {
     json!({"type": "tool_use", "id": format!("toolu_{name}_{}", input.to_string().len()), "name": name, "input": input})
 }
 
@@ -68,34 +74,34 @@ fn a_planted_secret_reaches_no_file_no_report_and_no_terminal() {
         Play::Say(message(
             json!([
                 {"type": "text", "text": format!("The secret is {CANARY}.")},
-                call("Bash", json!({"command": "cat leak.txt"})),
+                call("Bash", &json!({"command": "cat leak.txt"})),
             ]),
             "tool_use",
         )),
         Play::Say(message(
             json!([call(
                 "Bash",
-                json!({"command": format!("printf '%s' '{CANARY}'")})
+                &json!({"command": format!("printf '%s' '{CANARY}'")})
             ),]),
             "tool_use",
         )),
         Play::Say(message(
             json!([
-                call("Read", json!({"file_path": format!("{CANARY}/none")})),
+                call("Read", &json!({"file_path": format!("{CANARY}/none")})),
                 call(
                     "Grep",
-                    json!({"pattern": CANARY, "path": "leak.txt", "output_mode": "content"})
+                    &json!({"pattern": CANARY, "path": "leak.txt", "output_mode": "content"})
                 ),
                 call(
                     "Write",
-                    json!({"file_path": format!("{name}.txt"), "content": CANARY})
+                    &json!({"file_path": format!("{name}.txt"), "content": CANARY})
                 ),
-                call("Glob", json!({"pattern": "**/*"})),
+                call("Glob", &json!({"pattern": "**/*"})),
             ]),
             "tool_use",
         )),
         Play::Say(message(
-            json!([call("Bash", json!({"command": format!("rm '{CANARY}'")}))]),
+            json!([call("Bash", &json!({"command": format!("rm '{CANARY}'")}))]),
             "tool_use",
         )),
         Play::Say(message(
@@ -226,7 +232,7 @@ fn a_task_file_that_changes_during_the_run_ends_it() {
         ),
         ("agent-batch.yaml", "printf '{}' > ../agent-batch.yaml"),
     ] {
-        // The gate would refuse it in the open, so it is a script's doing.
+        // The gate would refuse it in the open and the sandbox in a script, so it is a script without a sandbox.
         let sandbox = Sandbox::new()
             .program("repo/innocent.sh", &format!("#!/bin/sh\n{change}\n"))
             .task(

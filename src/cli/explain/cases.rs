@@ -43,7 +43,7 @@ struct Case {
     command: Option<String>,
     /// Read, Edit, Write: the path. Glob: the pattern. Grep: where the search starts.
     path: Option<String>,
-    /// WebFetch: the URL.
+    /// `WebFetch`: the URL.
     input: Option<String>,
     /// The files to make.
     #[serde(default)]

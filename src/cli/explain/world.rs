@@ -103,10 +103,7 @@ impl World {
                 use rustix::fs::{CWD, FileType, Mode, mknodat};
                 mknodat(CWD, place, FileType::Fifo, Mode::RWXU, 0).map_err(io::Error::from)
             }),
-            "socket" => self
-                .place(rest)
-                .and_then(UnixListener::bind)
-                .map(|listener| drop(listener)),
+            "socket" => self.place(rest).and_then(UnixListener::bind).map(drop),
             "sparse" => {
                 let size = |text: &str| text.strip_suffix('G')?.parse::<u64>().ok();
                 let (path, size) = rest

@@ -67,19 +67,17 @@ pub(super) fn check(lexed: &Lexed) -> Result<(), Refusal> {
             }
             Token::Operator(_) if in_test => place,
             Token::Word(word) => behind(word, place, &mut open)?,
-            Token::Operator("(") => match place {
-                Place::Pattern => Place::Pattern,
-                _ => {
-                    open.push(Open::Parenthesis);
-                    match at
-                        .checked_sub(1)
-                        .and_then(|before| lexed.tokens.get(before))
-                    {
-                        Some(Token::Word(word)) if word.text.ends_with('=') => Place::Array,
-                        _ => Place::Command,
-                    }
+            Token::Operator("(" | "|") if place == Place::Pattern => place,
+            Token::Operator("(") => {
+                open.push(Open::Parenthesis);
+                match at
+                    .checked_sub(1)
+                    .and_then(|before| lexed.tokens.get(before))
+                {
+                    Some(Token::Word(word)) if word.text.ends_with('=') => Place::Array,
+                    _ => Place::Command,
                 }
-            },
+            }
             Token::Operator(")") => match open.last() {
                 Some(Open::Case) => Place::Command,
                 Some(Open::Parenthesis) => {
@@ -89,7 +87,6 @@ pub(super) fn check(lexed: &Lexed) -> Result<(), Refusal> {
                 _ => return refuse("a syntax error at `)`"),
             },
             Token::Operator("\n") if matches!(place, Place::Pattern | Place::Array) => place,
-            Token::Operator("|") if place == Place::Pattern => place,
             Token::Operator(";;" | ";&" | ";;&") if open.last() == Some(&Open::Case) => {
                 Place::Pattern
             }
@@ -114,10 +111,9 @@ fn behind(word: &Word, place: Place, open: &mut Vec<Open>) -> Result<Place, Refu
         }
     };
     Ok(match (place, text) {
-        (Place::Pattern, "esac") => close(Open::Case)?,
         (Place::Command, "fi") => close(Open::If)?,
         (Place::Command, "done") => close(Open::Loop)?,
-        (Place::Command, "esac") => close(Open::Case)?,
+        (Place::Command | Place::Pattern, "esac") => close(Open::Case)?,
         (Place::Command, "}") => close(Open::Brace)?,
         (Place::Command, "if" | "while" | "until" | "{" | "[[" | "for" | "select" | "case") => {
             open.push(match text {

@@ -424,9 +424,8 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
 /// addresses and guess what a scheme means.
 fn is_web(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    let scheme = match lower.split_once(':') {
-        Some((scheme, _)) => scheme,
-        None => return true,
+    let Some((scheme, _)) = lower.split_once(':') else {
+        return true;
     };
     let is_host = !scheme.contains(['{', '[']) && lower.split_once("://").is_none();
     matches!(scheme, "http" | "https") || is_host && scheme != "file"

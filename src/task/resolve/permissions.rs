@@ -65,9 +65,12 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
     }
 }
 
+/// Where two lists stand, and the lists: what is allowed, and what is denied.
+type Lists<'a> = (Origin<'a>, Cow<'a, [RuleSpec]>, Cow<'a, [RuleSpec]>);
+
 /// Allow and deny lists of defaults, task and command line, in this order.
-fn rule_lists<'a>(cx: &Context<'a>) -> Vec<(Origin<'a>, Cow<'a, [RuleSpec]>, Cow<'a, [RuleSpec]>)> {
-    let mut lists: Vec<(Origin<'a>, Cow<'a, [RuleSpec]>, Cow<'a, [RuleSpec]>)> = Vec::new();
+fn rule_lists<'a>(cx: &Context<'a>) -> Vec<Lists<'a>> {
+    let mut lists: Vec<Lists<'a>> = Vec::new();
     if let Some(project) = cx.project {
         let permissions = &project.spec.defaults.permissions;
         let origin = project.defaults.origin(&["permissions"]);
