@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_batch::batch::{Batch, Job, Scratch};
+use agent_batch::batch::{Batch, Job, Pinned, Scratch};
 use agent_batch::clock::Clock;
 use agent_batch::event::{Event, Kind, Recording, SharedSink};
 use agent_batch::model::scripted::{Script, Scripted};
@@ -892,7 +892,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         clock: Clock::system(),
         watchers: vec![Arc::clone(&recording) as SharedSink],
         never_write: Vec::new(),
-        pinned: Default::default(),
+        pinned: Pinned::default(),
         closed: Vec::new(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
