@@ -250,14 +250,8 @@ mod tests {
     fn a_file_of_any_size_is_told_without_being_read() {
         let dir = tempfile::tempdir().unwrap();
         let sparse = |name: &str, size| {
-            fs::write(dir.path().join(name), "")
-                .and_then(|()| {
-                    fs::OpenOptions::new()
-                        .write(true)
-                        .open(dir.path().join(name))?
-                        .set_len(size)
-                })
-                .unwrap()
+            let file = fs::File::create(dir.path().join(name)).unwrap();
+            file.set_len(size).unwrap();
         };
         sparse("old", 1 << 42);
         let before = snapshot(dir.path());

@@ -96,6 +96,11 @@ fn job(act: &Path, sandbox: &Sandbox, name: &str) -> (bool, Vec<Value>) {
         sandbox.path().join("tmp/cache").display()
     );
     let mut command = sandbox.shell_environment(act);
+    // What it keeps for itself must not lie in the repository that it copies.
+    let own = tempfile::tempdir().unwrap();
+    for name in ["HOME", "XDG_CACHE_HOME", "TMPDIR"] {
+        command.env(name, own.path());
+    }
     command.args([
         "push",
         "-P",
