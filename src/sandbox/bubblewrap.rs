@@ -103,6 +103,10 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
     line.0.extend([plan.tmp.clone().into(), "/tmp".into()]);
     for place in plan.places() {
         match place {
+            // The private /tmp outlives the call, and a link that is there from the call before cannot be made again.
+            Place::Link(path, _) if path.starts_with("/tmp") => {
+                line.mount("--ro-bind-try", &path, &path)
+            }
             Place::Link(path, target) => {
                 line.words(&["--symlink"]);
                 line.0.extend([target.into(), path.into()]);

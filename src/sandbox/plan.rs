@@ -332,6 +332,16 @@ impl Plan {
         places.sort_by_key(|place| place.path().components().count());
         let mut seen = std::collections::BTreeSet::new();
         places.retain(|place| seen.insert(place.path().to_path_buf()));
+        // A link in a directory that is mounted itself is there already, and cannot be made again.
+        let mounted: Vec<PathBuf> = places
+            .iter()
+            .filter(|place| !matches!(place, Place::Link(..)))
+            .map(|place| place.path().to_path_buf())
+            .collect();
+        places.retain(|place| match place {
+            Place::Link(path, _) => !mounted.iter().any(|above| path.starts_with(above)),
+            Place::Readable(_) | Place::Writable(_) => true,
+        });
         places
     }
 

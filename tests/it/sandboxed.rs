@@ -949,3 +949,26 @@ async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
         assert_eq!(kinds(&events, warned), 1, "{events:#?}");
     }
 }
+
+#[test]
+fn a_link_beside_a_directory_of_the_search_path_is_there_in_every_call() {
+    let sandbox = Sandbox::new()
+        .program("venv/bin/tool", "#!/bin/sh\nexit 0\n")
+        .file("venv/lib/part", "there\n")
+        .task("tools: [Bash]\npermissions: { allow: [Bash] }\n");
+    let venv = sandbox.path().canonicalize().unwrap().join("venv");
+    std::os::unix::fs::symlink("lib", venv.join("lib64")).unwrap();
+    let call = format!(
+        "- tool_calls: [{{ name: Bash, input: {{ command: \"tool && cat {}/lib64/part #{{{{ step }}}}\" }} }}]\n  repeat: 3\n",
+        venv.display()
+    );
+    let path = format!("{}:/usr/bin:/bin", venv.join("bin").display());
+    let run = sandbox
+        .script(&format!("{call}- text: done\n  expect: [there]\n"))
+        .env("PATH", &path)
+        .run()
+        .exit(0);
+    for finished in run.events_of("task", "tool_finished") {
+        assert_eq!(finished["content"], "there\n", "{finished}");
+    }
+}
