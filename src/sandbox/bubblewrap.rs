@@ -105,7 +105,7 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
         match place {
             // The private /tmp outlives the call, and a link that is there from the call before cannot be made again.
             Place::Link(path, _) if path.starts_with("/tmp") => {
-                line.mount("--ro-bind-try", &path, &path)
+                line.mount("--ro-bind-try", &path, &path);
             }
             Place::Link(path, target) => {
                 line.words(&["--symlink"]);
