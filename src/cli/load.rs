@@ -42,13 +42,16 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
     match task::load(&files, project(args, settings).as_ref(), &options) {
         Ok(loaded) => {
             if !loaded.warnings.is_empty() {
-                say(&task::render_all(&loaded.warnings, false));
+                say(&(task::render_all(&loaded.warnings, false)
+                    .trim_end()
+                    .to_owned()
+                    + "\n"));
             }
             read_scripts(&loaded.tasks)?;
             Ok(loaded)
         }
         Err(diagnostics) => {
-            say(&task::render_all(&diagnostics, false));
+            say(&(task::render_all(&diagnostics, false).trim_end().to_owned() + "\n"));
             let files: BTreeSet<&str> = diagnostics.iter().map(|one| one.file.as_str()).collect();
             let count = |count: usize, word| text::plural(count as u64, word);
             let (errors, files) = (
