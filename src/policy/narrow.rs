@@ -40,7 +40,7 @@ impl Rule {
                 prefix: true,
             } => words
                 .first()
-                .filter(|head| needs_exact_rule(basename(head)))
+                .filter(|head| needs_exact_rule(basename(head), words.get(1).map(String::as_str)))
                 .map(|head| {
                     format!(
                         "covers no arguments: `{head}` writes files or runs programs by its options, and needs exact rules"

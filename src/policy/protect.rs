@@ -98,6 +98,15 @@ pub(super) fn holds_never_written(path: &Path, roots: &Roots) -> bool {
         .any(|root| root.starts_with(path))
 }
 
+/// Whether a path lies in a run directory: below a directory that is never written and does not hold the workspace, or
+/// below the default run directory. (A never-path that is a file has nothing below it.)
+pub(super) fn is_of_a_run(path: &Path, roots: &Roots) -> bool {
+    let default = roots.workspace.join(OWN[1]);
+    let own = roots.never_write.iter().chain(std::iter::once(&default));
+    own.filter(|root| !roots.workspace.starts_with(root))
+        .any(|root| path != root && path.starts_with(root))
+}
+
 /// Neither read nor written: the CI runner's command files.
 pub(super) fn is_closed(path: &Path, roots: &Roots) -> bool {
     counted(path, roots).iter().any(|name| name == RUNNER_FILES)

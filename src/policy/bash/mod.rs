@@ -87,8 +87,14 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
         // Behind an expansion that is skipped, a syntax error may be one of ours: bash has the last word on it.
         Err(Trouble::Limit(refusal)) => return Err(refusal),
         Err(Trouble::Hard(refusal)) if lexed.soft.is_none() => return Err(refusal),
-        Err(Trouble::Hard(refusal) | Trouble::Soft(refusal)) => {
-            analysis.unknown(refusal.construct);
+        Err(trouble @ (Trouble::Hard(_) | Trouble::Soft(_))) => {
+            match trouble {
+                // A loop says more about the line than the variable in it.
+                Trouble::Soft(refusal) => analysis.unknown = Some(refusal.construct),
+                Trouble::Hard(refusal) | Trouble::Limit(refusal) => {
+                    analysis.unknown(refusal.construct);
+                }
+            }
             let here = [workspace.to_owned()];
             let scraps = parse::scraps(&lexed);
             if scraps.len() > parse::MAX_COMMANDS {
