@@ -39,16 +39,20 @@ const OWN: [&str; 2] = ["agent-batch.yaml", "agent-batch-results"];
 /// The directory in which a CI runner keeps the command files of a job.
 const RUNNER_FILES: &str = "_runner_file_commands";
 
-/// The folded components that count for protection.
-fn counted(path: &Path, roots: &Roots) -> Vec<String> {
+/// The components that count for protection.
+fn counting<'p>(path: &'p Path, roots: &Roots) -> Vec<&'p str> {
     let inside = std::iter::once(&roots.workspace)
         .chain(&roots.additional)
         .filter(|root| !root.as_os_str().is_empty())
         .find_map(|root| paths::below(root, path));
-    let components = inside
+    inside
         .or_else(|| paths::components(path))
-        .unwrap_or_default();
-    paths::folded(&components)
+        .unwrap_or_default()
+}
+
+/// As [`counting`], folded.
+fn counted(path: &Path, roots: &Roots) -> Vec<String> {
+    paths::folded(&counting(path, roots))
 }
 
 /// Whether `path` is `root` or lies in it, after folding; a root that holds the whole workspace does not count inside.
@@ -109,7 +113,8 @@ pub(super) fn is_of_a_run(path: &Path, roots: &Roots) -> bool {
 
 /// Neither read nor written: the CI runner's command files.
 pub(super) fn is_closed(path: &Path, roots: &Roots) -> bool {
-    counted(path, roots).iter().any(|name| name == RUNNER_FILES)
+    let mut names = counting(path, roots).into_iter();
+    names.any(|name| fold::is(name, RUNNER_FILES))
         || roots.closed.iter().any(|root| covered(path, root, roots))
 }
 

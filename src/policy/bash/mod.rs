@@ -108,6 +108,16 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
             }
         }
     }
+    if analysis
+        .steps
+        .iter()
+        .any(|step| wrappers::too_deep(&step.words))
+    {
+        return lexer::refuse(format!(
+            "more than {} commands that run one another",
+            wrappers::MAX_NESTED
+        ));
+    }
     Ok(analysis)
 }
 

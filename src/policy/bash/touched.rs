@@ -133,10 +133,13 @@ pub(super) fn paths_in(word: &Word) -> Vec<&str> {
 
 /// The forms of a path under one directory: by text, and where it leads if that is known.
 pub(super) fn forms(dir: &str, path: &str, facts: &Facts) -> Vec<std::path::PathBuf> {
-    let mut forms = vec![paths::lexical(dir, path).into()];
+    let mut forms: Vec<std::path::PathBuf> = vec![paths::lexical(dir, path).into()];
     if let Some(facts) = facts.get(&paths::join(dir, path)) {
-        forms.push(facts.lexical.clone());
-        forms.push(facts.physical.clone());
+        for form in [&facts.lexical, &facts.physical] {
+            if !forms.contains(form) {
+                forms.push(form.clone());
+            }
+        }
     }
     forms
 }
