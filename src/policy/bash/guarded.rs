@@ -234,6 +234,13 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["git"],
+        subcommands: &["difftool", "mergetool"],
+        refused: &["-x", "-t"],
+        flags: "gydr",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
         subcommands: &["bisect"],
         extra: Extra::NoWord(&["run"]),
         ..NONE
@@ -693,6 +700,60 @@ pub(super) const TABLE: &[Guard] = &[
         ..NONE
     },
     Guard {
+        heads: &["tree"],
+        writes: &["-o", "--output"],
+        refused: &["--fromfile", "-R"],
+        flags: "adflxpsuhgDFqNQnCASviJXrtcU",
+        valued: "LPIH",
+        ..NONE
+    },
+    Guard {
+        heads: &["bat", "batcat"],
+        refused: &["--pager", "--config-file", "--config-dir", "--cache-dir"],
+        ..NONE
+    },
+    Guard {
+        heads: &["xmllint"],
+        style: Style::Words,
+        writes: &["-o", "-output"],
+        refused: &["-catalogs", "-load-trace", "-shell"],
+        ..NONE
+    },
+    Guard {
+        heads: &["pandoc"],
+        refused: &[
+            "-F",
+            "--filter",
+            "-L",
+            "--lua-filter",
+            "--pdf-engine",
+            "--pdf-engine-opt",
+            "--template",
+            "-d",
+            "--defaults",
+            "--data-dir",
+            "--extract-media",
+            "--request-header",
+            "--log",
+        ],
+        writes: &["-o", "--output"],
+        ..NONE
+    },
+    Guard {
+        heads: &["ctags"],
+        refused: &["--options", "--options-maybe", "--optlib-dir", "-L"],
+        writes: &["-f", "-o", "--output-file"],
+        ..NONE
+    },
+    // They take commands of their own, the shell's among them.
+    Guard {
+        heads: &[
+            "sqlite3", "gdb", "ed", "ex", "vi", "vim", "nvim", "emacs", "nano",
+        ],
+        extra: Extra::ExactOnly,
+        ..NONE
+    },
+    Guard {
         heads: &["base64", "base32"],
         refused: &["-o", "--output"],
         flags: "diD",
@@ -735,6 +796,11 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         known: &["--dry-run", "--color", "--no", "--ca"],
         valued: "wF",
+        ..NONE
+    },
+    Guard {
+        heads: &["bun"],
+        refused: &["-r", "-c"],
         ..NONE
     },
     Guard {
@@ -1035,16 +1101,17 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["tsc"],
-        style: Style::Words,
-        refused: &["-plugins"],
+        style: Style::Either,
+        refused: &["--plugins"],
         writes: &[
-            "-outDir",
-            "-outFile",
-            "-declarationDir",
-            "-tsBuildInfoFile",
-            "-generateTrace",
-            "-generateCpuProfile",
+            "--outDir",
+            "--outFile",
+            "--declarationDir",
+            "--tsBuildInfoFile",
+            "--generateTrace",
+            "--generateCpuProfile",
         ],
+        known: &["--declaration", "--project"],
         extra: Extra::NoOperandFrom("@"),
         ..NONE
     },
