@@ -631,6 +631,60 @@ mod tests {
     }
 
     #[test]
+    fn a_guarded_letter_behind_an_unknown_one_is_refused() {
+        for line in [
+            "sort -Yo x f",
+            "git grep -n3Yl -lYOid x",
+            "git diff -U3Oid",
+            "git archive -vo x HEAD",
+            "make -j4f x",
+            "make -Yf x",
+            "scp -po x a b:",
+            "npm test -script-shell=id",
+            "vitest --global-setup x",
+            "node --experimental_loader x",
+        ] {
+            let found = inspect_line(line, 1);
+            assert!(
+                found.refused.is_some() || !found.writes.is_empty(),
+                "{line}"
+            );
+        }
+        for line in [
+            "sort -k2,2n -t o f",
+            "git grep -n3 -eO",
+            "git diff -U3 -M90% -w",
+            "make -j4 -k all",
+            "git format-patch -v2o HEAD",
+            "npm test -w pkg",
+            "rg -Yn x",
+        ] {
+            assert_eq!(inspect_line(line, 1), Inspection::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_swallowed_only_if_it_is_one() {
+        for (line, written) in [
+            ("uniq -f 1 a x", Some("x")),
+            ("uniq -f1 a", None),
+            ("uniq -f a x", Some("x")),
+            ("xxd -g 2 a x", Some("x")),
+            ("xxd -g2 -l 0x10 a", None),
+        ] {
+            let writes: Vec<String> = inspect_line(line, 1)
+                .writes
+                .into_iter()
+                .map(|word| word.text)
+                .collect();
+            assert_eq!(writes.first().map(String::as_str), written, "{line}");
+        }
+        for line in ["xxd -g -g a x", "xxd -g a x", "xxd -q a"] {
+            assert!(inspect_line(line, 1).refused.is_some(), "{line}");
+        }
+    }
+
+    #[test]
     fn a_rule_that_names_the_option_lifts_the_guard() {
         assert_eq!(inspect_line("git diff --ext-diff HEAD", 3).refused, None);
         assert!(

@@ -383,6 +383,41 @@ mod tests {
     }
 
     #[test]
+    fn operators_of_yq_are_known_in_all_their_spellings() {
+        let refused = |expression: &str| {
+            let mut found = Inspection::default();
+            yq(expression, &mut found);
+            found.refused.is_some()
+        };
+        for expression in [
+            "env(X)",
+            "strenv(X)",
+            "load(\"x\")",
+            "str_load(\"x\")",
+            "LoadStr(\"x\")",
+            "load_base64(\"x\")",
+            "eval (.a)",
+            ".. env",
+            "..env(X)",
+            "system(\"id\")",
+            "$ENV.X",
+        ] {
+            assert!(refused(expression), "{expression}");
+        }
+        for expression in [
+            ".env",
+            ".a.env[0]",
+            ".download",
+            "eval",
+            ".eval",
+            ".payload",
+            ".",
+        ] {
+            assert!(!refused(expression), "{expression}");
+        }
+    }
+
+    #[test]
     fn a_field_is_no_builtin() {
         let refused = |filter: &str| {
             let mut found = Inspection::default();

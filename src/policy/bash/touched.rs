@@ -302,3 +302,28 @@ fn is_vital(path: &Path) -> bool {
     matches!(above, Some("/home" | "/Users"))
         || SYSTEM.iter().any(|system| path == Path::new(system))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_begin_behind_any_letter_of_a_bundle() {
+        let named = |text: &str, path: &str| {
+            let word = Word::from_text(text);
+            paths_in(&word).contains(&path)
+        };
+        assert!(named("-vt.git/hooks", ".git/hooks"));
+        assert!(named("-vtsub/.git", "sub/.git"));
+        assert!(named(&format!("-{}t.git", "v".repeat(500)), ".git"));
+        assert!(named("--target-directory=.git", ".git"));
+        assert!(!named("-vt.git", "vt.git"));
+    }
+
+    #[test]
+    fn a_long_bundle_has_few_readings() {
+        let word = Word::from_text(&format!("-{}", "v".repeat(4000)));
+        assert!(paths_in(&word).len() <= 2 * MAX_ATTACHED);
+        assert!(paths_in(&Word::from_text("-\u{e9}\u{e9}x")).len() < 4);
+    }
+}
