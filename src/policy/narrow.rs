@@ -41,9 +41,10 @@ impl Rule {
             } => words
                 .first()
                 .filter(|head| needs_exact_rule(basename(head), words.get(1).map(String::as_str)))
-                .map(|head| {
+                .map(|_| {
                     format!(
-                        "covers no arguments: `{head}` writes files or runs programs by its options, and needs exact rules"
+                        "covers no arguments: `{}` writes files or runs programs by its options, and needs exact rules",
+                        words.join(" ")
                     )
                 }),
             _ => None,

@@ -3,12 +3,13 @@
 //! `lexer` cuts it into `words` as bash would, `parse` builds the tree of the accepted subset (`balance` looks at what it
 //! does not read), and [`analyse`] flattens the tree to steps: each simple command with the directories it may run in, each redirection with the file it opens. On the steps
 //! work `options` (guarded options, from the table in `guarded`), `wrappers`, `deny_views` (every way in which a
-//! command may be meant) and `readonly`. `judge` puts them together.
+//! command may be meant) and `readonly` (with the options in `harmless`). `judge` puts them together.
 
 mod balance;
 mod deny_views;
 mod dirs;
 pub(super) mod guarded;
+mod harmless;
 pub(super) mod judge;
 pub(super) mod lexer;
 mod options;
