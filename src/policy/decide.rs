@@ -25,7 +25,7 @@ use super::bash::judge::{self, Line};
 use super::explain::{self, Refused};
 use super::files::{self, Access, File};
 use super::rule::{Effect, Source, Specifier};
-use super::{Action, Call, Denial, Facts, Mode, PathFacts, Policy, Rule, paths, url};
+use super::{Action, Call, Denial, Facts, Mode, PathFacts, Policy, Rule, paths, protect, url};
 
 /// The right to run one call. Only [`decide`] makes one; a tool takes its input from here, so what runs is what was decided on.
 #[derive(Debug, Clone)]
@@ -59,7 +59,8 @@ impl Permit {
     }
 
     /// Whether a search may show a file, by the Read rules; `facts` are the file's. A file under a deny rule, a secret
-    /// that no rule names, a file outside or one that no rule covers in mode `strict` is left out.
+    /// that no rule names, a file outside or one that no rule covers in mode `strict` is left out, and so is the run
+    /// directory: it holds the transcript of the very search.
     #[must_use]
     pub fn may_show(&self, facts: &PathFacts) -> bool {
         // A file is shown as if it had been read: a search rule covers what it finds, a Read rule too.
@@ -69,6 +70,9 @@ impl Permit {
             facts,
             policy: &self.policy,
         };
+        if protect::is_of_a_run(&facts.physical, &self.policy.roots) && !file.is_output() {
+            return false;
+        }
         let closed = || file.deny().and_then(|()| file.never());
         if closed().is_err() || file.kind().is_err() || secret(&file).is_err() {
             return false;
@@ -281,7 +285,7 @@ impl<'a> Subject<'a> {
                         format!("the glob {} holds `..`", explain::quote(pattern)),
                     ));
                 }
-                if super::protect::is_kernel(Path::new(&paths::lexical("/", pattern)))
+                if protect::is_kernel(Path::new(&paths::lexical("/", pattern)))
                     && pattern.starts_with('/')
                 {
                     let why = format!(

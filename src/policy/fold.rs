@@ -33,6 +33,16 @@ pub(super) fn component(text: &str) -> String {
         .to_owned()
 }
 
+/// Whether a component folds to a name that is written folded, in ASCII. Most do not, and are told without a copy.
+pub(super) fn is(text: &str, name: &str) -> bool {
+    if text.is_ascii() {
+        return text
+            .trim_end_matches(['.', ' ', '\t'])
+            .eq_ignore_ascii_case(name);
+    }
+    component(text) == name
+}
+
 /// As [`component`], without cutting the end: for the literal parts of patterns.
 pub(super) fn characters(text: &str) -> String {
     text.chars()
@@ -66,6 +76,7 @@ mod tests {
             ".gİt",
         ] {
             assert_eq!(component(spelling), ".git", "{spelling:?}");
+            assert!(is(spelling, ".git"), "{spelling:?}");
         }
     }
 

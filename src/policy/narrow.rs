@@ -40,10 +40,11 @@ impl Rule {
                 prefix: true,
             } => words
                 .first()
-                .filter(|head| needs_exact_rule(basename(head)))
-                .map(|head| {
+                .filter(|head| needs_exact_rule(basename(head), words.get(1).map(String::as_str)))
+                .map(|_| {
                     format!(
-                        "covers no arguments: `{head}` writes files or runs programs by its options, and needs exact rules"
+                        "covers no arguments: `{}` writes files or runs programs by its options, and needs exact rules",
+                        words.join(" ")
                     )
                 }),
             _ => None,

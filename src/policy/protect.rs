@@ -39,16 +39,20 @@ const OWN: [&str; 2] = ["agent-batch.yaml", "agent-batch-results"];
 /// The directory in which a CI runner keeps the command files of a job.
 const RUNNER_FILES: &str = "_runner_file_commands";
 
-/// The folded components that count for protection.
-fn counted(path: &Path, roots: &Roots) -> Vec<String> {
+/// The components that count for protection.
+fn counting<'p>(path: &'p Path, roots: &Roots) -> Vec<&'p str> {
     let inside = std::iter::once(&roots.workspace)
         .chain(&roots.additional)
         .filter(|root| !root.as_os_str().is_empty())
         .find_map(|root| paths::below(root, path));
-    let components = inside
+    inside
         .or_else(|| paths::components(path))
-        .unwrap_or_default();
-    paths::folded(&components)
+        .unwrap_or_default()
+}
+
+/// As [`counting`], folded.
+fn counted(path: &Path, roots: &Roots) -> Vec<String> {
+    paths::folded(&counting(path, roots))
 }
 
 /// Whether `path` is `root` or lies in it, after folding; a root that holds the whole workspace does not count inside.
@@ -98,9 +102,19 @@ pub(super) fn holds_never_written(path: &Path, roots: &Roots) -> bool {
         .any(|root| root.starts_with(path))
 }
 
+/// Whether a path lies in a run directory: below a directory that is never written and does not hold the workspace, or
+/// below the default run directory. (A never-path that is a file has nothing below it.)
+pub(super) fn is_of_a_run(path: &Path, roots: &Roots) -> bool {
+    let default = roots.workspace.join(OWN[1]);
+    let own = roots.never_write.iter().chain(std::iter::once(&default));
+    own.filter(|root| !roots.workspace.starts_with(root))
+        .any(|root| path != root && path.starts_with(root))
+}
+
 /// Neither read nor written: the CI runner's command files.
 pub(super) fn is_closed(path: &Path, roots: &Roots) -> bool {
-    counted(path, roots).iter().any(|name| name == RUNNER_FILES)
+    let mut names = counting(path, roots).into_iter();
+    names.any(|name| fold::is(name, RUNNER_FILES))
         || roots.closed.iter().any(|root| covered(path, root, roots))
 }
 

@@ -506,6 +506,26 @@ fn a_denial_reads_well_at_two_in_the_morning() {
             "`Bash` denied in mode `default`: the command holds a command substitution `$(..)`, which is not analysed, so no rule can cover it",
         ),
         (
+            bash("echo $HOME"),
+            vec!["Bash(echo:*)"],
+            "`Bash` denied in mode `default`: the command holds a parameter expansion `$HOME`, which is not analysed, so no rule can cover it",
+        ),
+        (
+            bash("echo ${a[0]}"),
+            vec!["Bash(echo:*)"],
+            "`Bash` denied in mode `default`: the command holds a parameter expansion `${..}`, which is not analysed, so no rule can cover it",
+        ),
+        (
+            bash("for i in 1 2; do echo $i; done"),
+            vec!["Bash(echo:*)"],
+            "`Bash` denied in mode `default`: the command holds control flow (`for`), which is not analysed, so no rule can cover it",
+        ),
+        (
+            bash("echo hi > x.txt"),
+            vec!["Bash(echo:*)"],
+            "`Bash` denied in mode `default`: the redirection to `x.txt` needs a rule of its own, and no allow rule covers that file; `Write(x.txt)` would",
+        ),
+        (
             bash("sort -o x y"),
             vec!["Bash(sort:*)"],
             "`Bash` denied in mode `default`: no allow rule covers `x`; `Write(x)` would",
@@ -555,6 +575,24 @@ fn a_search_shows_only_what_the_read_rules_show() {
     assert!(shows(Mode::Strict, &["Read(src/**)"], &[], "/w/src/a"));
     assert!(!shows(Mode::Strict, &["Read(src/**)"], &[], "/w/docs/a"));
     assert!(!shows(Mode::Strict, &["Read(src/a)"], &[], "/w/src/ab"));
+}
+
+#[test]
+fn a_search_does_not_find_the_run_that_it_is_part_of() {
+    let mut policy = Policy::clone(&policy(Mode::Default, &["Read(**)"], &[]));
+    policy.roots.never_write = vec!["/w/task.yaml".into(), "/w/runs".into(), "/w".into()];
+    policy.roots.output = Some("/w/runs/1/output".into());
+    let (tool, action) = grep(".");
+    let permit = ask(tool, action, true, &Arc::new(policy)).unwrap();
+    let shows = |path: &str| {
+        let mut facts = PathFacts::by_text(path.into());
+        facts.kind = FileKind::File;
+        permit.may_show(&facts)
+    };
+    assert!(!shows("/w/runs/1/events.jsonl"));
+    assert!(!shows("/w/agent-batch-results/1/events.jsonl"));
+    assert!(shows("/w/runs/1/output/2.txt"));
+    assert!(shows("/w/src/a") && shows("/w/task.yaml") && shows("/w/runs.txt"));
 }
 
 #[test]

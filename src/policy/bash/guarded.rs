@@ -10,6 +10,8 @@
 pub(super) enum Style {
     /// `--long[=value]`, abbreviations, bundles of short options.
     Long,
+    /// As `Long`, and one dash does for a long option too (npm).
+    Either,
     /// Words with one or two dashes, no bundles (`find`, `go`).
     Words,
 }
@@ -30,8 +32,10 @@ pub(super) enum Extra {
     NoWord(&'static [&'static str]),
     /// All operands are written.
     OperandsWritten,
-    /// The second operand is written.
+    /// The second operand is written: `uniq`, whose options take numbers.
     SecondOperandWritten,
+    /// As before, for `xxd` with its options of its own kind.
+    Xxd,
     /// No `NAME=value` operand.
     NoVariables,
     /// Options may be bundled in the first word without a dash.
@@ -57,10 +61,17 @@ pub(super) struct Guard {
     pub(super) refused: &'static [&'static str],
     pub(super) writes: &'static [&'static str],
     pub(super) inside: &'static [&'static str],
-    /// Long options that look like abbreviations of the others and are none.
+    /// Long options that look like abbreviations of the others and are none; an entry that ends in `*` is a prefix, and
+    /// an exception to an entry of the others.
     pub(super) known: &'static [&'static str],
-    /// Short options whose value may be attached: the rest of their bundle is no option.
+    /// Short options without a value. One that is in none of the three lists may take the rest of its bundle or not:
+    /// then no guarded letter may follow.
+    pub(super) flags: &'static str,
+    /// Short options that cannot be without a value: the rest of their bundle is no option. An option that some
+    /// subcommand or some version of the tool reads otherwise has no place here.
     pub(super) valued: &'static str,
+    /// Short options that take a number, or perhaps none: only digits of their bundle are no options.
+    pub(super) numeric: &'static str,
     /// Whether `--` ends the options.
     pub(super) ends: bool,
     pub(super) extra: Extra,
@@ -74,7 +85,9 @@ const NONE: Guard = Guard {
     writes: &[],
     inside: &[],
     known: &[],
+    flags: "",
     valued: "",
+    numeric: "",
     ends: true,
     extra: Extra::Nothing,
 };
@@ -157,6 +170,28 @@ pub(super) const TABLE: &[Guard] = &[
             "worktree",
             "help",
             "fast-import",
+            "archimport",
+            "bisect--helper",
+            "citool",
+            "credential-cache",
+            "credential-store",
+            "cvsexportcommit",
+            "cvsimport",
+            "cvsserver",
+            "difftool--helper",
+            "fast-export",
+            "fsmonitor--daemon",
+            "gui",
+            "http-backend",
+            "http-fetch",
+            "http-push",
+            "imap-send",
+            "p4",
+            "quiltimport",
+            "sh-setup",
+            "submodule--helper",
+            "subtree",
+            "svn",
         ]),
         ..NONE
     },
@@ -170,17 +205,24 @@ pub(super) const TABLE: &[Guard] = &[
             "diff-tree",
             "diff-index",
             "diff-files",
+            "range-diff",
+            "rev-list",
+            "whatchanged",
             "stash",
         ],
         refused: &["-O"],
-        valued: "eSGUnlABCMXfm",
+        flags: "pusczwbaRDWtmq",
+        valued: "SGIL",
+        numeric: "UlnBMC",
         ..NONE
     },
     Guard {
         heads: &["git"],
         subcommands: &["grep"],
         refused: &["-O"],
-        valued: "ABCmef",
+        flags: "viwaIrEGFPnhHlLzocpWq",
+        valued: "ef",
+        numeric: "ABCm",
         ..NONE
     },
     Guard {
@@ -188,6 +230,13 @@ pub(super) const TABLE: &[Guard] = &[
         subcommands: &["cat-file"],
         refused: &["--filters"],
         known: &["--filter"],
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["difftool", "mergetool"],
+        refused: &["-x", "-t"],
+        flags: "gydr",
         ..NONE
     },
     Guard {
@@ -206,21 +255,63 @@ pub(super) const TABLE: &[Guard] = &[
         heads: &["git"],
         subcommands: &["clone"],
         refused: &["-c", "-u"],
-        valued: "bjo",
+        flags: "vqnls46",
+        valued: "bo",
+        numeric: "j",
         ..NONE
     },
     Guard {
         heads: &["git"],
         subcommands: &["rebase"],
         refused: &["-x"],
-        valued: "sXC",
+        flags: "qvnfmi",
+        valued: "sX",
+        numeric: "C",
         ..NONE
     },
     Guard {
         heads: &["git"],
-        subcommands: &["archive", "format-patch"],
+        subcommands: &["archive"],
         writes: &["-o"],
-        valued: "vUSGn",
+        flags: "vl",
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["format-patch"],
+        writes: &["-o"],
+        flags: "nNskpquzwbaRDWt",
+        valued: "vSGI",
+        numeric: "UlBMC",
+        ..NONE
+    },
+    // They write whatever a file says, or where an operand says, and the work tree holds the never-paths.
+    Guard {
+        heads: &["git"],
+        subcommands: &[
+            "am",
+            "apply",
+            "bugreport",
+            "bundle",
+            "checkout-index",
+            "diagnose",
+            "index-pack",
+            "mailinfo",
+            "mailsplit",
+            "merge-file",
+            "merge-index",
+            "merge-one-file",
+            "pack-objects",
+            "read-tree",
+            "unpack-file",
+        ],
+        extra: Extra::ExactOnly,
+        ..NONE
+    },
+    Guard {
+        heads: &["git"],
+        subcommands: &["interpret-trailers"],
+        refused: &["--in-place"],
         ..NONE
     },
     Guard {
@@ -271,6 +362,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--files0-from",
         ],
         writes: &["-o", "--output"],
+        flags: "bdfgiMhnRrVcCmsuz",
         valued: "ktS",
         ..NONE
     },
@@ -281,15 +373,15 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["uniq"],
-        valued: "fsw",
+        flags: "cdDiuz",
+        numeric: "fsw",
         extra: Extra::SecondOperandWritten,
         ..NONE
     },
     Guard {
         heads: &["xxd"],
         style: Style::Words,
-        valued: "cglosnR",
-        extra: Extra::SecondOperandWritten,
+        extra: Extra::Xxd,
         ..NONE
     },
     Guard {
@@ -310,43 +402,33 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["ag", "ack"],
         refused: &["--pager", "--ackrc", "-p", "--path-to-ignore"],
-        valued: "ABCGmg",
+        valued: "G",
+        numeric: "ABCm",
         ..NONE
     },
     Guard {
-        heads: &["split", "csplit"],
+        heads: &["split", "csplit", "zip"],
         extra: Extra::ExactOnly,
         ..NONE
     },
     Guard {
         heads: &["shuf"],
         writes: &["-o", "--output"],
+        flags: "erz",
         valued: "ni",
         ..NONE
     },
     Guard {
         heads: &["iconv"],
         writes: &["-o", "--output"],
+        flags: "lcs",
         valued: "ft",
-        ..NONE
-    },
-    Guard {
-        heads: &["zip"],
-        refused: &[
-            "-T",
-            "--test",
-            "-TT",
-            "--unzip-command",
-            "-m",
-            "--move",
-            "-b",
-            "--temp-path",
-        ],
         ..NONE
     },
     Guard {
         heads: &["unzip"],
         inside: &["-d"],
+        flags: "qonjaltvupfzTUCLXVKM",
         ..NONE
     },
     Guard {
@@ -363,10 +445,17 @@ pub(super) const TABLE: &[Guard] = &[
             "--rmt-command",
             "-P",
             "--absolute-names",
+            // The listed file may hold options.
+            "-T",
+            "--files-from",
+            "-g",
+            "--listed-incremental",
+            "--volno-file",
         ],
         writes: &["--index-file"],
         inside: &["-C", "--directory", "--one-top-level"],
-        known: &["--checkpoint", "--info"],
+        known: &["--checkpoint"],
+        flags: "cxtruAdvzjJZapkmSUwWhlnisO",
         extra: Extra::BareBundle,
         ..NONE
     },
@@ -395,9 +484,8 @@ pub(super) const TABLE: &[Guard] = &[
             "--data-raw",
             "--data-urlencode",
             "--json",
-            "--url-query",
             "-x",
-            "--proxy",
+            "--proxy*",
             "--preproxy",
             "--socks4",
             "--socks4a",
@@ -444,6 +532,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--ftp-create-dirs",
             "--random-file",
             "--egd-file",
+            "--crlfile",
+            "--pubkey",
+            "--url-query",
             "-w",
             "--write-out",
             "-H",
@@ -452,7 +543,8 @@ pub(super) const TABLE: &[Guard] = &[
             "--proto-default",
             "--expand-*",
         ],
-        valued: "AemruUXyYzPCh",
+        flags: "afGgI0ikjlLMNZ#pRSs1234:qBvV6",
+        valued: "AemruUXyYzPC",
         extra: Extra::Web,
         ..NONE
     },
@@ -478,11 +570,23 @@ pub(super) const TABLE: &[Guard] = &[
         ..NONE
     },
     Guard {
-        heads: &["ssh", "scp", "sftp"],
+        heads: &["ssh"],
         refused: &[
             "-o", "-F", "-S", "-J", "-D", "-L", "-R", "-W", "-w", "-E", "-I", "-A", "-X", "-Y",
         ],
         valued: "plicbmBeOQ",
+        ..NONE
+    },
+    Guard {
+        heads: &["scp"],
+        refused: &["-o", "-F", "-S", "-J", "-D", "-A", "-X"],
+        valued: "licP",
+        ..NONE
+    },
+    // What it reads from its input may be a command of the shell.
+    Guard {
+        heads: &["sftp"],
+        extra: Extra::ExactOnly,
         ..NONE
     },
     Guard {
@@ -506,8 +610,10 @@ pub(super) const TABLE: &[Guard] = &[
             "--ditroff",
             "-l",
             "--local-file",
+            "-r",
+            "--prompt",
         ],
-        valued: "LmSesEr",
+        valued: "LmSesE",
         ..NONE
     },
     Guard {
@@ -562,6 +668,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--rawfile",
             "--slurpfile",
             "--argfile",
+            "-i",
+            "--in-place",
+            "--run-tests",
         ],
         known: &["--arg", "--args", "--argjson"],
         extra: Extra::Jq,
@@ -572,24 +681,88 @@ pub(super) const TABLE: &[Guard] = &[
         refused: &[
             "-i",
             "--inplace",
+            "--in-place",
             "-s",
             "--split-exp",
             "--split-exp-file",
             "--from-file",
             "-f",
+            "-L",
+            "--library-path",
+            "--rawfile",
+            "--slurpfile",
+            "--argfile",
+            "--run-tests",
         ],
-        known: &["--front-matter"],
+        known: &["--arg", "--args", "--argjson"],
+        valued: "opIw",
         extra: Extra::Yq,
+        ..NONE
+    },
+    Guard {
+        heads: &["tree"],
+        writes: &["-o", "--output"],
+        refused: &["--fromfile", "-R"],
+        flags: "adflxpsuhgDFqNQnCASviJXrtcU",
+        valued: "LPIH",
+        ..NONE
+    },
+    Guard {
+        heads: &["bat", "batcat"],
+        refused: &["--pager", "--config-file", "--config-dir", "--cache-dir"],
+        ..NONE
+    },
+    Guard {
+        heads: &["xmllint"],
+        style: Style::Words,
+        writes: &["-o", "-output"],
+        refused: &["-catalogs", "-load-trace", "-shell"],
+        ..NONE
+    },
+    Guard {
+        heads: &["pandoc"],
+        refused: &[
+            "-F",
+            "--filter",
+            "-L",
+            "--lua-filter",
+            "--pdf-engine",
+            "--pdf-engine-opt",
+            "--template",
+            "-d",
+            "--defaults",
+            "--data-dir",
+            "--extract-media",
+            "--request-header",
+            "--log",
+        ],
+        writes: &["-o", "--output"],
+        ..NONE
+    },
+    Guard {
+        heads: &["ctags"],
+        refused: &["--options", "--options-maybe", "--optlib-dir", "-L"],
+        writes: &["-f", "-o", "--output-file"],
+        ..NONE
+    },
+    // They take commands of their own, the shell's among them.
+    Guard {
+        heads: &[
+            "sqlite3", "gdb", "ed", "ex", "vi", "vim", "nvim", "emacs", "nano",
+        ],
+        extra: Extra::ExactOnly,
         ..NONE
     },
     Guard {
         heads: &["base64", "base32"],
         refused: &["-o", "--output"],
-        valued: "wb",
+        flags: "diD",
+        numeric: "wb",
         ..NONE
     },
     Guard {
         heads: &["npm", "pnpm", "yarn", "bun"],
+        style: Style::Either,
         refused: &[
             "--script-shell",
             "--shell",
@@ -618,9 +791,16 @@ pub(super) const TABLE: &[Guard] = &[
             "--global-pnpmfile",
             "--preload",
             "--require",
+            "-c",
+            "--call",
         ],
-        known: &["--dry-run", "--color"],
-        valued: "wFc",
+        known: &["--dry-run", "--color", "--no", "--ca"],
+        valued: "wF",
+        ..NONE
+    },
+    Guard {
+        heads: &["bun"],
+        refused: &["-r", "-c"],
         ..NONE
     },
     Guard {
@@ -635,7 +815,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--path",
         ],
         known: &["--color"],
-        valued: "jpFm",
+        valued: "pF",
+        numeric: "j",
+        flags: "vqrh",
         extra: Extra::NoOperandFrom("+"),
         ..NONE
     },
@@ -652,7 +834,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--eval",
             "-E",
         ],
-        valued: "jloW",
+        flags: "bmBdeiknpqrRsStvwL",
+        valued: "oW",
+        numeric: "jl",
         extra: Extra::NoVariables,
         ..NONE
     },
@@ -674,6 +858,8 @@ pub(super) const TABLE: &[Guard] = &[
             "-compiler",
             "-modcacherw",
             "-pgo",
+            // `go env -w` sets flags for every later call.
+            "-w",
         ],
         writes: &[
             "-o",
@@ -721,6 +907,7 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         known: &["--color", "--co", "--collect-only", "--pdb"],
         valued: "kmnrW",
+        extra: Extra::NoOperandFrom("@"),
         ..NONE
     },
     Guard {
@@ -754,6 +941,9 @@ pub(super) const TABLE: &[Guard] = &[
             "-i",
             "--interactive",
             "--test-global-setup",
+            "--experimental-sea-config",
+            "--build-sea",
+            "--experimental-policy",
         ],
         writes: &[
             "--diagnostic-dir",
@@ -763,6 +953,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--trace-event-file-pattern",
             "--cpu-prof-dir",
             "--heap-prof-dir",
+            "--tls-keylog",
+            "--report-filename",
+            "--localstorage-file",
         ],
         known: &["--test"],
         extra: Extra::Interpreter,
@@ -802,6 +995,16 @@ pub(super) const TABLE: &[Guard] = &[
             "-toolchains",
             "-l",
             "-log-file",
+            // A property can name a program or a library.
+            "-D*",
+            "-define",
+        ],
+        known: &[
+            "-DskipTests*",
+            "-Dtest=*",
+            "-Dit.test=*",
+            "-Dmaven.test.skip*",
+            "-Dstyle.color=*",
         ],
         ..NONE
     },
@@ -848,7 +1051,13 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["prettier"],
-        refused: &["--plugin", "--config", "--find-config-path"],
+        refused: &[
+            "--plugin",
+            "--plugin-search-dir",
+            "--config",
+            "--find-config-path",
+        ],
+        writes: &["--cache-location"],
         known: &["--config-precedence"],
         ..NONE
     },
@@ -878,6 +1087,8 @@ pub(super) const TABLE: &[Guard] = &[
             "--package",
             "--opts",
             "--filter",
+            "--preset",
+            "--projects",
         ],
         writes: &[
             "--outputFile",
@@ -886,21 +1097,22 @@ pub(super) const TABLE: &[Guard] = &[
             "--coverage.reportsDirectory",
         ],
         known: &["--run"],
-        valued: "tgR",
         ..NONE
     },
     Guard {
         heads: &["tsc"],
-        style: Style::Words,
-        refused: &["-plugins"],
+        style: Style::Either,
+        refused: &["--plugins"],
         writes: &[
-            "-outDir",
-            "-outFile",
-            "-declarationDir",
-            "-tsBuildInfoFile",
-            "-generateTrace",
-            "-generateCpuProfile",
+            "--outDir",
+            "--outFile",
+            "--declarationDir",
+            "--tsBuildInfoFile",
+            "--generateTrace",
+            "--generateCpuProfile",
         ],
+        known: &["--declaration", "--project"],
+        extra: Extra::NoOperandFrom("@"),
         ..NONE
     },
     Guard {
@@ -921,6 +1133,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--cache-dir",
         ],
         valued: "mpc",
+        extra: Extra::NoOperandFrom("@"),
         ..NONE
     },
     Guard {
@@ -932,7 +1145,12 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["gh"],
         refused: &["-R", "--repo", "-w", "--web", "--hostname"],
-        valued: "LsqltaABHS",
+        valued: "Lq",
+        ..NONE
+    },
+    Guard {
+        heads: &["gh"],
+        extra: Extra::Subcommands(&["alias", "extension", "ext", "codespace", "cs", "config"]),
         ..NONE
     },
     Guard {
@@ -956,8 +1174,12 @@ pub(super) fn rows(head: &str) -> impl Iterator<Item = &'static Guard> + '_ {
 }
 
 /// Whether a prefix rule on a tool covers nothing but the rule's own words.
-pub(in super::super) fn needs_exact_rule(head: &str) -> bool {
-    rows(head).any(|guard| guard.extra == Extra::ExactOnly)
+pub(in super::super) fn needs_exact_rule(head: &str, subcommand: Option<&str>) -> bool {
+    rows(head).any(|guard| {
+        let applies = guard.subcommands.is_empty()
+            || subcommand.is_some_and(|name| guard.subcommands.contains(&name));
+        applies && guard.extra == Extra::ExactOnly
+    })
 }
 
 /// The table as a person reads it: the tools, and the options that a prefix rule on them does not cover.
@@ -986,7 +1208,19 @@ mod tests {
                 assert!(option.starts_with('-') && option.len() > 1, "{option}");
             }
             for option in guard.known {
-                assert!(option.starts_with("--"), "{option}");
+                assert!(
+                    option.starts_with("--") || guard.style == Style::Words,
+                    "{option}"
+                );
+            }
+            for letter in guard.flags.chars().chain(guard.valued.chars()) {
+                let option = format!("-{letter}");
+                let guarded = [guard.refused, guard.writes, guard.inside].concat();
+                assert!(
+                    !guarded.contains(&option.as_str()),
+                    "{option} of {:?}",
+                    guard.heads
+                );
             }
         }
     }

@@ -201,7 +201,10 @@ impl<'a> Line<'a> {
             }
         }
         for command in &self.views.commands {
-            if let Some(word) = touched::never_path(command, self.facts, &self.policy.roots) {
+            let roots = &self.policy.roots;
+            let named = touched::never_path(command, self.facts, roots).cloned();
+            let named = named.or_else(|| touched::never_by_option(command, self.facts, roots));
+            if let Some(word) = named {
                 return Err(Refused::new(
                     "protected",
                     format!(
@@ -269,7 +272,8 @@ impl<'a> Line<'a> {
             } else {
                 Access::Read
             };
-            used.extend(self.file(access, &target.word.text, &target.dirs)?);
+            let file = self.file(access, &target.word.text, &target.dirs);
+            used.extend(file.map_err(|refused| of_redirection(refused, target))?);
         }
         if used.is_empty() {
             return Err(Refused::new("shell", "the command is empty"));
@@ -490,6 +494,18 @@ pub(in super::super) fn queries(command: &str, policy: &Policy) -> Vec<String> {
         }
     }
     queries.into_iter().collect()
+}
+
+/// The refusal of a file, told of the redirection that opens it: a rule for the command is no rule for the file.
+fn of_redirection(mut refused: Box<Refused>, target: &Target) -> Box<Refused> {
+    if refused.class == "no_rule" {
+        refused.why = format!(
+            "the redirection {} {} needs a rule of its own, and no allow rule covers that file",
+            if target.writes { "to" } else { "from" },
+            explain::quote(&target.word.text)
+        );
+    }
+    refused
 }
 
 /// Assignments before a command may only name what changes its reports.

@@ -13,6 +13,9 @@ use super::words::Word;
 pub(in super::super) const MAX_BYTES: usize = 16_384;
 /// How many brackets of skipped constructs may be open at a time.
 const MAX_OPEN: usize = 64;
+/// How many characters of a parameter's name a reason shows.
+const MAX_SHOWN: usize = 40;
+
 /// Why a line is not analysed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Refusal {
@@ -404,12 +407,12 @@ impl Lexer {
             Some('\\') if self.peek(2) == Some('\n') => "a line continuation right after `$`",
             Some('(') if self.peek(2) == Some('(') => "an arithmetic expansion `$((..))`",
             Some('(') => "a command substitution `$(..)`",
-            Some('{') => "a parameter expansion `${..}`",
+            Some('{') => "a parameter expansion",
             Some('[') => "an arithmetic expansion `$[..]`",
             Some('\'') if !in_quotes => "ANSI-C quoting `$'..'`",
             Some('"') if !in_quotes => "a translated string `$\"..\"`",
             Some(c) if c.is_ascii_alphanumeric() || "_@*#-$!".contains(c) => {
-                "a parameter expansion `$x`"
+                "a parameter expansion"
             }
             _ => {
                 word.push_opaque('$');
@@ -417,7 +420,11 @@ impl Lexer {
                 return Ok(());
             }
         };
-        self.soft(construct);
+        if construct == "a parameter expansion" && self.out.soft.is_none() {
+            self.out.soft = Some(format!("{construct} `{}`", self.parameter(next)));
+        } else {
+            self.soft(construct);
+        }
         self.at += 2;
         match next {
             Some('(') => self.skip(')')?,
@@ -451,6 +458,22 @@ impl Lexer {
         }
         self.expansion(word, start);
         Ok(())
+    }
+
+    /// How a parameter is shown whose `$` comes next: `$HOME`, `${HOME}`, `${..}` for more than a name.
+    fn parameter(&self, next: Option<char>) -> String {
+        let is_name = |c: &&char| c.is_ascii_alphanumeric() || **c == '_';
+        let braced = next == Some('{');
+        let rest = self.chars.get(self.at + 1 + usize::from(braced)..);
+        let rest = rest.unwrap_or_default();
+        let name: String = rest.iter().take_while(is_name).take(MAX_SHOWN).collect();
+        let closed = rest.get(name.len()) == Some(&'}') && !name.is_empty();
+        match next {
+            _ if braced && closed => format!("${{{name}}}"),
+            _ if braced => "${..}".into(),
+            Some(c) if name.is_empty() || c.is_ascii_digit() => format!("${c}"),
+            _ => format!("${name}"),
+        }
     }
 
     fn backticks(&mut self, word: &mut Word) -> Result<(), Refusal> {

@@ -3,12 +3,13 @@
 //! `lexer` cuts it into `words` as bash would, `parse` builds the tree of the accepted subset (`balance` looks at what it
 //! does not read), and [`analyse`] flattens the tree to steps: each simple command with the directories it may run in, each redirection with the file it opens. On the steps
 //! work `options` (guarded options, from the table in `guarded`), `wrappers`, `deny_views` (every way in which a
-//! command may be meant) and `readonly`. `judge` puts them together.
+//! command may be meant) and `readonly` (with the options in `harmless`). `judge` puts them together.
 
 mod balance;
 mod deny_views;
 mod dirs;
 pub(super) mod guarded;
+mod harmless;
 pub(super) mod judge;
 pub(super) mod lexer;
 mod options;
@@ -87,8 +88,14 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
         // Behind an expansion that is skipped, a syntax error may be one of ours: bash has the last word on it.
         Err(Trouble::Limit(refusal)) => return Err(refusal),
         Err(Trouble::Hard(refusal)) if lexed.soft.is_none() => return Err(refusal),
-        Err(Trouble::Hard(refusal) | Trouble::Soft(refusal)) => {
-            analysis.unknown(refusal.construct);
+        Err(trouble @ (Trouble::Hard(_) | Trouble::Soft(_))) => {
+            match trouble {
+                // A loop says more about the line than the variable in it.
+                Trouble::Soft(refusal) => analysis.unknown = Some(refusal.construct),
+                Trouble::Hard(refusal) | Trouble::Limit(refusal) => {
+                    analysis.unknown(refusal.construct);
+                }
+            }
             let here = [workspace.to_owned()];
             let scraps = parse::scraps(&lexed);
             if scraps.len() > parse::MAX_COMMANDS {
@@ -101,6 +108,16 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
                 }
             }
         }
+    }
+    if analysis
+        .steps
+        .iter()
+        .any(|step| wrappers::too_deep(&step.words))
+    {
+        return lexer::refuse(format!(
+            "more than {} commands that run one another",
+            wrappers::MAX_NESTED
+        ));
     }
     Ok(analysis)
 }

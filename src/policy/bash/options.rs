@@ -62,7 +62,7 @@ pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
     let subcommand = if head == "git" {
         git_subcommand(line, &mut found)
     } else {
-        None
+        (1..words.len()).find(|at| !words[*at].text.starts_with('-'))
     };
     for guard in rows(head) {
         let applies = guard.subcommands.is_empty()
@@ -143,6 +143,7 @@ fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut In
         Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => {
             return;
         }
+        Extra::Xxd => return xxd(line, found),
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
@@ -162,28 +163,56 @@ fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut In
     read_operands(guard, line, &operands, found);
 }
 
+/// What the word behind an option is.
+enum Value {
+    None,
+    Any,
+    /// The option's value if it is a number, an operand otherwise.
+    Number,
+}
+
+/// Whether two long options are one. Some parsers take `--root-dir` for `--rootDir` and `--env_file` for `--env-file`, so
+/// case, dashes and underscores make no difference.
+fn same_option(one: &str, other: &str) -> bool {
+    letters(one).eq(letters(other))
+}
+
+/// Whether a long option could be an abbreviation of another.
+fn abbreviates(short: &str, long: &str) -> bool {
+    let mut long = letters(long);
+    letters(short).all(|letter| long.next() == Some(letter))
+}
+
+fn letters(option: &str) -> impl Iterator<Item = u8> + '_ {
+    let bytes = option.bytes().filter(|b| !matches!(b, b'-' | b'_'));
+    bytes.map(|b| b.to_ascii_lowercase())
+}
+
 /// Checks every option; returns the indices of the operands.
 fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<usize> {
     let mut operands = Vec::new();
     let mut ended = guard.ends && line.rule_words().any(|word| word == "--");
-    let mut value_of_option = false;
+    let mut value_of_option = Value::None;
     for (index, word) in line.words.iter().enumerate().skip(1) {
         let text = word.text.as_str();
         if ended || !text.starts_with('-') || text.len() == 1 {
-            if !std::mem::take(&mut value_of_option) {
+            let is_value = match std::mem::replace(&mut value_of_option, Value::None) {
+                Value::None => false,
+                Value::Any => true,
+                Value::Number => text.starts_with(|c: char| c.is_ascii_digit()),
+            };
+            if !is_value {
                 operands.push(index);
             }
             continue;
         }
-        value_of_option = false;
+        value_of_option = Value::None;
         if guard.ends && text == "--" {
             ended = true;
             continue;
         }
         let next = line.words.get(index + 1);
         if guard.style == Style::Words {
-            let letters = text.trim_start_matches('-');
-            value_of_option = letters.len() == 1 && guard.valued.contains(letters);
             if index >= line.named {
                 read_word(guard, line, text, next, found);
             }
@@ -192,12 +221,16 @@ fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<us
                 read_long(guard, line, text, next, found);
             }
         } else {
-            value_of_option = text
-                .chars()
-                .last()
-                .is_some_and(|last| guard.valued.contains(last) && text.len() == 2);
+            value_of_option = match text[1..].chars().next_back() {
+                Some(last) if text.len() == 2 && guard.valued.contains(last) => Value::Any,
+                Some(last) if text.len() == 2 && guard.numeric.contains(last) => Value::Number,
+                _ => Value::None,
+            };
             if index >= line.named {
                 read_bundle(guard, line, &text[1..], next, found);
+                if guard.style == Style::Either && text.len() > 2 {
+                    read_long(guard, line, &format!("-{text}"), next, found);
+                }
             }
         }
     }
@@ -218,11 +251,11 @@ fn read_long(
     };
     let value = value.as_ref().or(next);
     let exact = |option: &&&str| match option.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => **option == name,
+        Some(prefix) => option.starts_with("--") && abbreviates(prefix, name),
+        None => option.starts_with("--") && same_option(option, name),
     };
     let abbreviated = |option: &&&str| {
-        option.starts_with("--") && option.starts_with(name) && !guard.known.contains(&name)
+        option.starts_with("--") && abbreviates(name, option) && !guard.known.contains(&name)
     };
     let (refused, writes, inside) = (
         guard.refused.iter(),
@@ -248,7 +281,8 @@ fn read_long(
     }
 }
 
-/// A bundle of short options: every letter may be one, and what follows it may be its value.
+/// A bundle of short options: every letter may be one, and what follows it may be its value. Behind a letter that the
+/// row does not know nobody can tell whether a guarded letter is an option, so it is refused.
 fn read_bundle(
     guard: &Guard,
     line: Line<'_>,
@@ -256,16 +290,33 @@ fn read_bundle(
     next: Option<&Word>,
     found: &mut Inspection,
 ) {
+    let is = |options: &[&str], letter: char| {
+        let mut short = options.iter().filter(|option| option.len() == 2);
+        short.any(|option| option.ends_with(letter))
+    };
+    let mut in_number = false;
     for (at, letter) in letters.char_indices() {
+        if letter.is_ascii_digit() && !is(guard.refused, letter)
+            || in_number && matches!(letter, '.' | '%')
+        {
+            continue;
+        }
+        in_number = guard.numeric.contains(letter);
+        if in_number || guard.flags.contains(letter) {
+            continue;
+        }
+        if guard.valued.contains(letter) {
+            return;
+        }
         let option = format!("-{letter}");
         let attached = &letters[at + letter.len_utf8()..];
-        if guard.refused.contains(&option.as_str()) {
+        if is(guard.refused, letter) {
             if !line.names(&option) {
                 found.refuse(format!("the option `{option}` of `{}`", line.words[0].text));
             }
             return;
         }
-        if guard.writes.contains(&option.as_str()) {
+        if is(guard.writes, letter) {
             let value = (!attached.is_empty()).then(|| Word::from_text(attached));
             value_written(
                 line,
@@ -276,15 +327,20 @@ fn read_bundle(
             );
             return;
         }
-        if guard.inside.contains(&option.as_str()) {
+        if is(guard.inside, letter) {
             let value = (!attached.is_empty()).then(|| Word::from_text(attached));
             let value = value.as_ref().or(next);
             value_written(line, &option, value, &mut found.inside, &mut found.refused);
             return;
         }
-        if guard.valued.contains(letter) {
-            return;
+        let guarded = |c: char| is(guard.refused, c) || is(guard.writes, c) || is(guard.inside, c);
+        if let Some(hidden) = attached.chars().find(|c| guarded(*c)) {
+            found.refuse(format!(
+                "`-{letters}`, in which `{hidden}` may be an option of `{}` behind the unknown `{option}`",
+                line.words[0].text
+            ));
         }
+        return;
     }
 }
 
@@ -305,6 +361,16 @@ fn read_word(
         Some(prefix) => name.starts_with(prefix),
         None => **option == name,
     };
+    if guard
+        .known
+        .iter()
+        .any(|option| match option.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => single.starts_with(option),
+        })
+    {
+        return;
+    }
     if guard.refused.iter().any(|option| means(&option)) && !line.names(name) {
         found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
     } else if guard.writes.iter().any(|option| means(&option)) {
@@ -376,21 +442,7 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
             }
         }
         Extra::OperandsWritten => written(open.cloned(), found),
-        Extra::SecondOperandWritten => {
-            if operands.iter().any(|index| line.words[*index].glob)
-                && operands.iter().any(|i| *i >= line.named)
-            {
-                found.refuse(format!(
-                    "a glob among the files of `{}`",
-                    line.words[0].text
-                ));
-            }
-            let later = operands
-                .iter()
-                .skip(1)
-                .filter(|index| **index >= line.named);
-            written(later.map(|index| line.words[*index].clone()), found);
-        }
+        Extra::SecondOperandWritten => second_written(line, operands, found),
         Extra::BareBundle => {
             let first = line
                 .words
@@ -413,6 +465,7 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
         Extra::Yq => open.for_each(|word| scripts::yq(&word.text, found)),
         Extra::Nothing
         | Extra::ExactOnly
+        | Extra::Xxd
         | Extra::Subcommands(_)
         | Extra::Interpreter
         | Extra::Sed
@@ -420,10 +473,95 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
     }
 }
 
+/// Notes all operands but the first one.
+fn second_written(line: Line<'_>, operands: &[usize], found: &mut Inspection) {
+    let named = |index: &&usize| **index >= line.named;
+    if operands.iter().any(|index| line.words[*index].glob) && operands.iter().any(|i| named(&i)) {
+        found.refuse(format!(
+            "a glob among the files of `{}`",
+            line.words[0].text
+        ));
+    }
+    let later = operands.iter().skip(1).filter(named);
+    written(later.map(|index| line.words[*index].clone()), found);
+}
+
+/// Reads a whole command line of `xxd`. It takes the word behind an option as its number without a look, so an option
+/// that is not understood leaves open which word is the file that it writes.
+fn xxd(line: Line<'_>, found: &mut Inspection) {
+    const FLAGS: [&str; 25] = [
+        "a",
+        "b",
+        "C",
+        "d",
+        "e",
+        "E",
+        "h",
+        "i",
+        "p",
+        "ps",
+        "r",
+        "u",
+        "v",
+        "autoskip",
+        "bits",
+        "capitalize",
+        "EBCDIC",
+        "help",
+        "include",
+        "plain",
+        "postscript",
+        "revert",
+        "reverse",
+        "uppercase",
+        "version",
+    ];
+    let is_number = |text: &str| {
+        let digits = text.trim_start_matches(['-', '+']);
+        digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|b| b.is_ascii_hexdigit() || b == b'x')
+    };
+    let mut operands = Vec::new();
+    let mut at = 1;
+    while let Some(word) = line.words.get(at) {
+        let option = word.text.strip_prefix('-').filter(|rest| !rest.is_empty());
+        let Some(option) = option.map(|rest| rest.strip_prefix('-').unwrap_or(rest)) else {
+            operands.push(at);
+            at += 1;
+            continue;
+        };
+        let value = line.words.get(at + 1).and_then(Word::literal);
+        let understood = match option.get(..1) {
+            None => {
+                operands.extend(at + 1..line.words.len());
+                break;
+            }
+            Some("c" | "g" | "l" | "o" | "s") if option.len() == 1 => {
+                at += 1;
+                value.is_some_and(is_number)
+            }
+            Some("n") if option.len() == 1 => {
+                at += 1;
+                value.is_some_and(|name| !name.starts_with('-'))
+            }
+            Some("c" | "g" | "l" | "o" | "s") if is_number(&option[1..]) => true,
+            _ => FLAGS.contains(&option),
+        };
+        if !understood {
+            found.refuse(format!("the option `{}` of `xxd`", word.text));
+        }
+        at += 1;
+    }
+    second_written(line, &operands, found);
+}
+
 /// Whether a word can only be read as an address of the web, or as no address at all: programs expand braces in
 /// addresses and guess what a scheme means.
 fn is_web(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
+    let lower = text.trim_start().to_ascii_lowercase();
+    if lower.starts_with('@') {
+        return false; // a file of addresses
+    }
     let Some((scheme, _)) = lower.split_once(':') else {
         return true;
     };
@@ -489,6 +627,60 @@ mod tests {
                 .map(|word| word.text)
                 .collect();
             assert_eq!(writes, ["x"], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_guarded_letter_behind_an_unknown_one_is_refused() {
+        for line in [
+            "sort -Yo x f",
+            "git grep -n3Yl -lYOid x",
+            "git diff -U3Oid",
+            "git archive -vo x HEAD",
+            "make -j4f x",
+            "make -Yf x",
+            "scp -po x a b:",
+            "npm test -script-shell=id",
+            "vitest --global-setup x",
+            "node --experimental_loader x",
+        ] {
+            let found = inspect_line(line, 1);
+            assert!(
+                found.refused.is_some() || !found.writes.is_empty(),
+                "{line}"
+            );
+        }
+        for line in [
+            "sort -k2,2n -t o f",
+            "git grep -n3 -eO",
+            "git diff -U3 -M90% -w",
+            "make -j4 -k all",
+            "git format-patch -v2o HEAD",
+            "npm test -w pkg",
+            "rg -Yn x",
+        ] {
+            assert_eq!(inspect_line(line, 1), Inspection::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_swallowed_only_if_it_is_one() {
+        for (line, written) in [
+            ("uniq -f 1 a x", Some("x")),
+            ("uniq -f1 a", None),
+            ("uniq -f a x", Some("x")),
+            ("xxd -g 2 a x", Some("x")),
+            ("xxd -g2 -l 0x10 a", None),
+        ] {
+            let writes: Vec<String> = inspect_line(line, 1)
+                .writes
+                .into_iter()
+                .map(|word| word.text)
+                .collect();
+            assert_eq!(writes.first().map(String::as_str), written, "{line}");
+        }
+        for line in ["xxd -g -g a x", "xxd -g a x", "xxd -q a"] {
+            assert!(inspect_line(line, 1).refused.is_some(), "{line}");
         }
     }
 

@@ -140,6 +140,14 @@ fn soft<T>(what: impl Into<String>) -> Result<T, Trouble> {
     }))
 }
 
+/// What a reserved word begins, named as people call it.
+fn construct_of(word: &str) -> String {
+    match word {
+        "if" | "for" | "while" | "until" | "case" | "select" => format!("control flow (`{word}`)"),
+        _ => format!("the reserved word `{word}`"),
+    }
+}
+
 fn limit<T>(what: impl Into<String>) -> Result<T, Trouble> {
     Err(Trouble::Limit(Refusal {
         construct: what.into(),
@@ -282,7 +290,7 @@ impl<'a> Parser<'a> {
                 }
             )),
             (_, Some("}")) => hard("a syntax error at `}`"),
-            (_, Some(word)) if is_reserved(word) => soft(format!("the reserved word `{word}`")),
+            (_, Some(word)) if is_reserved(word) => soft(construct_of(word)),
             _ => self.simple(),
         }
     }
@@ -336,7 +344,7 @@ impl<'a> Parser<'a> {
                         }
                         simple.assignments.push(word.clone());
                     } else if simple.words.is_empty() && word.plain().is_some_and(is_reserved) {
-                        return soft(format!("the reserved word `{}`", word.text));
+                        return soft(construct_of(&word.text));
                     } else {
                         simple.words.push(word.clone());
                     }
@@ -416,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_is_not_analysed_is_named() {
-        assert_eq!(trouble("if a; then b; fi"), "soft: the reserved word `if`");
+        assert_eq!(trouble("if a; then b; fi"), "soft: control flow (`if`)");
         assert_eq!(trouble("a & b"), "soft: a background job `&`");
         assert_eq!(trouble("f() { a; }"), "soft: a function definition");
         assert_eq!(trouble("x=(1 2)"), "soft: an array or `+=` assignment");

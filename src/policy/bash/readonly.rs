@@ -3,11 +3,12 @@
 //! Being in this table grants nothing: an allow rule is needed as well. Guarded options count against a command here
 //! even if a rule names them, and so does every file that an option would write.
 
+use super::harmless::strange_option;
 use super::options::inspect;
 use super::words::Word;
 
 /// Commands that only read, whatever their arguments, guarded options apart.
-const COMMANDS: [&str; 71] = [
+const COMMANDS: [&str; 72] = [
     "[",
     "awk",
     "base32",
@@ -21,6 +22,7 @@ const COMMANDS: [&str; 71] = [
     "column",
     "comm",
     "cut",
+    "date",
     "df",
     "diff",
     "dirname",
@@ -167,6 +169,11 @@ pub(super) fn check(words: &[Word]) -> Result<(), String> {
     if let Some(what) = found.refused {
         return Err(format!("{what} may do more than read"));
     }
+    if let Some(option) = strange_option(name, words) {
+        return Err(format!(
+            "`{option}` of `{name}` is not known to do no more than read"
+        ));
+    }
     match found.writes.first() {
         Some(file) => Err(format!("it would write `{}`", file.text)),
         None => Ok(()),
@@ -190,6 +197,16 @@ mod tests {
             "rg -n x src",
             "sed -n 1p f",
             "find . -name x",
+            "find src -type f -mtime -7 -size +10k -perm -u+x -print0",
+            "sort -t : -k2,2n -ru f",
+            "jq -r --arg a b .x f",
+            "yq -o=json .x f",
+            "date -u -d yesterday +%F",
+            "fd -e rs -d 2",
+            "rg -n -tpy -A3 x",
+            "file -b --mime-type f",
+            "base64 -w0 f",
+            "git tag -l",
         ] {
             assert!(reads(line), "{line}");
         }
@@ -204,6 +221,21 @@ mod tests {
             "uniq a b",
             "/bin/ls",
             "tee x",
+            "yq --in-place -y . f.yml",
+            "yq -yi . f.yml",
+            "git branch --list --no-list evil",
+            "git branch --show-current --no-show-current -D evil",
+            "find . -fprintf x y",
+            "find . -name -new",
+            "date 01010000",
+            "date -us now",
+            "file -C -m x",
+            "fd -Hx id",
+            "rg --pre id x",
+            "sort --outp=x f",
+            "jq -rf x",
+            "uniq -f -f a b",
+            "xxd -g -g a b",
         ] {
             assert!(!reads(line), "{line}");
         }

@@ -48,7 +48,6 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                     }
                     'e' => scripts.push((at, rest.to_owned())),
                     'i' if rest.is_empty() => in_place = true,
-                    'l' => {}
                     _ if at < line.named => {}
                     other => found.refuse(format!(
                         "the option `-{other}` of `sed`, or a suffix behind `-i`"
@@ -190,7 +189,8 @@ fn regex(chars: &[char], delimiter: char) -> Option<&[char]> {
 
 fn sed_substitution(chars: &[char]) -> Option<&[char]> {
     let (&delimiter, rest) = chars.split_first()?;
-    if matches!(delimiter, '\\' | '\n' | ' ' | ';' | '[' | ']') || delimiter.is_alphanumeric() {
+    if matches!(delimiter, '\\' | '\n' | ' ' | ';' | '[' | ']') || !delimiter.is_ascii_punctuation()
+    {
         return None;
     }
     let rest = delimited(regex(rest, delimiter)?, delimiter)?;
@@ -277,31 +277,43 @@ pub(super) fn jq(filter: &str, found: &mut Inspection) {
     }
 }
 
-/// Searches an expression of yq.
+/// Searches an expression of yq. Its lexer knows several spellings of one operator (`load_str`, `strload`), and `eval`
+/// takes text that nobody sees here.
 pub(super) fn yq(expression: &str, found: &mut Inspection) {
-    const REACHING: [&str; 11] = [
-        "env",
-        "strenv",
-        "envsubst",
-        "load",
-        "load_str",
-        "load_xml",
-        "load_props",
-        "load_base64",
-        "system",
-        "import",
-        "include",
+    const LOADED: [&str; 10] = [
+        "", "str", "string", "xml", "props", "base64", "yaml", "json", "csv", "toml",
     ];
-    if has_token(expression, "ENV") && expression.contains('$')
-        || REACHING.iter().any(|name| has_token(expression, name))
-    {
-        found.refuse("the environment, a file or a program in a `yq` expression");
+    let lower = expression.to_lowercase();
+    let mut rest = lower.as_str();
+    while let Some(start) = rest.find(is_word) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c| !is_word(c)).unwrap_or(from.len());
+        let (name, after) = from.split_at(end);
+        let plain = name.replace('_', "");
+        let loads = || {
+            let kind = plain.strip_prefix("load").or(plain.strip_suffix("load"));
+            kind.is_some_and(|kind| LOADED.contains(&kind))
+        };
+        let reaches = match plain.as_str() {
+            "env" | "strenv" | "envsubst" | "system" | "import" | "include" => true,
+            "eval" => after.trim_start().starts_with('('),
+            _ => loads(),
+        };
+        let is_field = before.ends_with('.') && !before.ends_with("..");
+        if reaches && !is_field {
+            return found.refuse("the environment, a file or a program in a `yq` expression");
+        }
+        rest = after;
     }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// Whether a name stands in a text as a word of its own and not as a field (`.name`).
 fn has_token(text: &str, name: &str) -> bool {
-    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let word = is_word;
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back();
         let after = text[at + name.len()..].chars().next();
@@ -367,6 +379,41 @@ mod tests {
             "s[a[b[",
         ] {
             assert!(!is_harmless_sed(script), "{script}");
+        }
+    }
+
+    #[test]
+    fn operators_of_yq_are_known_in_all_their_spellings() {
+        let refused = |expression: &str| {
+            let mut found = Inspection::default();
+            yq(expression, &mut found);
+            found.refused.is_some()
+        };
+        for expression in [
+            "env(X)",
+            "strenv(X)",
+            "load(\"x\")",
+            "str_load(\"x\")",
+            "LoadStr(\"x\")",
+            "load_base64(\"x\")",
+            "eval (.a)",
+            ".. env",
+            "..env(X)",
+            "system(\"id\")",
+            "$ENV.X",
+        ] {
+            assert!(refused(expression), "{expression}");
+        }
+        for expression in [
+            ".env",
+            ".a.env[0]",
+            ".download",
+            "eval",
+            ".eval",
+            ".payload",
+            ".",
+        ] {
+            assert!(!refused(expression), "{expression}");
         }
     }
 

@@ -5,13 +5,99 @@ use std::path::Path;
 use super::super::pattern::Pattern;
 use super::super::{Facts, Roots, paths, protect};
 use super::deny_views::Command;
+use super::guarded::rows;
+use super::options::inspect;
 use super::words::Word;
+use super::wrappers::basename;
 
 /// Commands that change the files that their arguments name.
-const WRITING: [&str; 22] = [
-    "cp", "mv", "ln", "rm", "rmdir", "mkdir", "install", "touch", "truncate", "dd", "chmod",
-    "chown", "chgrp", "tee", "sed", "patch", "tar", "unzip", "rsync", "shred", "unlink", "link",
+const WRITING: [&str; 60] = [
+    "cp",
+    "mv",
+    "ln",
+    "rm",
+    "rmdir",
+    "mkdir",
+    "install",
+    "touch",
+    "truncate",
+    "dd",
+    "chmod",
+    "chown",
+    "chgrp",
+    "tee",
+    "sed",
+    "gsed",
+    "patch",
+    "tar",
+    "gtar",
+    "bsdtar",
+    "unzip",
+    "rsync",
+    "shred",
+    "unlink",
+    "link",
+    "split",
+    "csplit",
+    "zip",
+    "sponge",
+    "fallocate",
+    "mkfifo",
+    "mknod",
+    "mktemp",
+    "rename",
+    "gzip",
+    "gunzip",
+    "bzip2",
+    "bunzip2",
+    "xz",
+    "unxz",
+    "zstd",
+    "unzstd",
+    "cpio",
+    "ar",
+    "pax",
+    "7z",
+    "setfacl",
+    "chattr",
+    "ed",
+    "ex",
+    "vi",
+    "vim",
+    "nvim",
+    "emacs",
+    "nano",
+    "scp",
+    "wget",
+    "ssh-keygen",
+    "curl",
+    "objcopy",
 ];
+
+/// Subcommands of git that change the files of the work tree, or any, that their arguments name.
+const GIT_WRITING: [&str; 16] = [
+    "am",
+    "apply",
+    "archive",
+    "bundle",
+    "checkout",
+    "checkout-index",
+    "clean",
+    "clone",
+    "format-patch",
+    "init",
+    "merge-file",
+    "mv",
+    "restore",
+    "rm",
+    "stash",
+    "worktree",
+];
+
+/// How many commands of one line are asked which files their options write.
+const MAX_INSPECTED: usize = 16;
+/// The longest file name that may stand behind the letters of a bundle without a word before it.
+const MAX_ATTACHED: usize = 64;
 
 /// Commands that take away what lies below their arguments.
 const REMOVING: [&str; 7] = ["rm", "rmdir", "mv", "unlink", "shred", "chmod", "chown"];
@@ -28,8 +114,13 @@ pub(super) fn paths_in(word: &Word) -> Vec<&str> {
     let value = text.split_once('=').map(|(_, value)| value);
     if !text.starts_with('-') {
         parts.push(text);
-    } else if let Some(attached) = text.char_indices().nth(2).map(|(at, _)| &text[at..]) {
-        parts.push(attached);
+    } else if !text.starts_with("--") {
+        // `-t` in `-vtNAME` takes the rest: the value may begin behind any letter of the bundle.
+        let run = text[1..]
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .map_or(text.len(), |end| end + 1);
+        let first = run.saturating_sub(MAX_ATTACHED).max(2);
+        parts.extend((first..=run).filter_map(|at| text.get(at..)));
     }
     parts.extend(value);
     for part in parts.clone() {
@@ -42,10 +133,13 @@ pub(super) fn paths_in(word: &Word) -> Vec<&str> {
 
 /// The forms of a path under one directory: by text, and where it leads if that is known.
 pub(super) fn forms(dir: &str, path: &str, facts: &Facts) -> Vec<std::path::PathBuf> {
-    let mut forms = vec![paths::lexical(dir, path).into()];
+    let mut forms: Vec<std::path::PathBuf> = vec![paths::lexical(dir, path).into()];
     if let Some(facts) = facts.get(&paths::join(dir, path)) {
-        forms.push(facts.lexical.clone());
-        forms.push(facts.physical.clone());
+        for form in [&facts.lexical, &facts.physical] {
+            if !forms.contains(form) {
+                forms.push(form.clone());
+            }
+        }
     }
     forms
 }
@@ -71,10 +165,51 @@ pub(super) fn never_path<'v>(
             })
         })
         .or_else(|| {
+            names(git_arguments(command), &|path, word| {
+                protect::is_never_written(path, roots) || word.glob && glob_may_hit(path, roots)
+            })
+        })
+        .or_else(|| {
+            let arguments = command.arguments_of(&["find"]);
+            let prints = |word: &Word| word.text.starts_with("-fprint") || word.text == "-fls";
+            let mut files = arguments.windows(2).filter(|pair| prints(&pair[0]));
+            files.find_map(|pair| {
+                names(&pair[1..], &|path, _| {
+                    protect::is_never_written(path, roots)
+                })
+            })
+        })
+        .or_else(|| {
             names(command.arguments_of(&REMOVING), &|path, _| {
                 protect::holds_never_written(path, roots)
             })
         })
+}
+
+/// The words behind a subcommand of git that writes files.
+fn git_arguments(command: &Command) -> &[Word] {
+    let arguments = command.arguments_of(&["git"]);
+    let writes = |word: &Word| GIT_WRITING.contains(&word.text.as_str());
+    let subcommand = arguments.iter().position(writes);
+    subcommand.map_or(&[], |at| &arguments[at + 1..])
+}
+
+/// The never-path that an option of a command writes, also one that no rule has to cover.
+pub(super) fn never_by_option(command: &Command, facts: &Facts, roots: &Roots) -> Option<Word> {
+    let heads = command
+        .heads
+        .iter()
+        .filter(|head| rows(basename(&command.words[**head].text)).next().is_some());
+    let mut written = heads
+        .take(MAX_INSPECTED)
+        .flat_map(|head| inspect(&command.words[*head..], 1).writes);
+    written.find(|word| {
+        let mut forms = command
+            .dirs
+            .iter()
+            .flat_map(|dir| forms(dir, &word.text, facts));
+        forms.any(|path| protect::is_never_written(&path, roots))
+    })
 }
 
 /// Whether a path with wildcards could name a never-path.
@@ -166,4 +301,29 @@ fn is_vital(path: &Path) -> bool {
     let above = path.parent().and_then(Path::to_str);
     matches!(above, Some("/home" | "/Users"))
         || SYSTEM.iter().any(|system| path == Path::new(system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_begin_behind_any_letter_of_a_bundle() {
+        let named = |text: &str, path: &str| {
+            let word = Word::from_text(text);
+            paths_in(&word).contains(&path)
+        };
+        assert!(named("-vt.git/hooks", ".git/hooks"));
+        assert!(named("-vtsub/.git", "sub/.git"));
+        assert!(named(&format!("-{}t.git", "v".repeat(500)), ".git"));
+        assert!(named("--target-directory=.git", ".git"));
+        assert!(!named("-vt.git", "vt.git"));
+    }
+
+    #[test]
+    fn a_long_bundle_has_few_readings() {
+        let word = Word::from_text(&format!("-{}", "v".repeat(4000)));
+        assert!(paths_in(&word).len() <= 2 * MAX_ATTACHED);
+        assert!(paths_in(&Word::from_text("-\u{e9}\u{e9}x")).len() < 4);
+    }
 }

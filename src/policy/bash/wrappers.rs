@@ -2,6 +2,9 @@
 
 use super::words::Word;
 
+/// Most commands of one simple command that run one another.
+pub(super) const MAX_NESTED: usize = 16;
+
 /// Shells: they run text.
 pub(super) const SHELLS: [&str; 13] = [
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh",
@@ -174,6 +177,18 @@ pub(super) fn is_wrapper(name: &str) -> bool {
     WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
+/// Whether more commands than anybody needs run one another: each is one more way to read the words behind it.
+pub(super) fn too_deep(words: &[Word]) -> bool {
+    let runs = |word: &&Word| {
+        let name = basename(&word.text);
+        is_wrapper(name) || is_shell(name) || name == "eval"
+    };
+    let behind = words.first().is_some_and(|head| {
+        runs_arguments(&head.text) || is_shell(&head.text) || head.text == "eval"
+    });
+    behind && words.iter().filter(runs).nth(MAX_NESTED).is_some()
+}
+
 /// Whether words name nothing but shells and wrappers with their options: as a prefix they would grant every command.
 pub(in super::super) fn grants_everything(words: &[String]) -> bool {
     let mut rest = words;
@@ -322,6 +337,18 @@ mod tests {
         ] {
             assert!(!grants(text), "{text}");
         }
+    }
+
+    #[test]
+    fn wrappers_are_not_nested_without_end() {
+        let deep = |count: usize, name: &str| {
+            let line = format!("{name} ").repeat(count) + "id";
+            let words: Vec<Word> = line.split(' ').map(Word::from_text).collect();
+            too_deep(&words)
+        };
+        assert!(!deep(MAX_NESTED, "sudo") && deep(MAX_NESTED + 1, "sudo"));
+        assert!(deep(17, "sudo -n sh") && deep(17, "/usr/bin/env -i"));
+        assert!(!deep(100, "echo sudo") && !deep(1, "xargs a b c"));
     }
 
     #[test]
