@@ -86,7 +86,10 @@ impl Attempt<'_> {
             environment,
         );
         plan.set_network(task.network);
-        plan.writable.extend(task.additional.iter().cloned());
+        for directory in &task.additional {
+            plan.writable.push(directory.clone());
+            plan.protect_repository(directory);
+        }
         if let Some(home) = self
             .batch
             .environment

@@ -83,8 +83,15 @@ fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
 /// checkout is configuration.
 fn project(args: &TaskArgs, settings: &Settings) -> Option<TaskFile> {
     let named = args.project.as_ref().map(|path| settings.base.join(path));
-    let here =
-        || Some(settings.base.join(PROJECT_FILE)).filter(|path| path.symlink_metadata().is_ok());
+    // An empty directory of this name stands there while a sandbox keeps the file from being made.
+    let is_placeholder = |path: &Path| {
+        path.read_dir()
+            .is_ok_and(|mut entries| entries.next().is_none())
+    };
+    let here = || {
+        let path = settings.base.join(PROJECT_FILE);
+        (path.symlink_metadata().is_ok() && !is_placeholder(&path)).then_some(path)
+    };
     let absolute = named.or_else(here)?;
     let display = args.project.as_ref().map_or_else(
         || PROJECT_FILE.to_owned(),

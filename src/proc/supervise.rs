@@ -43,6 +43,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// nobody is left to read one, 3 when there was no order.
 #[must_use]
 pub fn supervise(program: &Path) -> u8 {
+    // What whoever started the runner has left open is nothing for a task. Our own end of the control socket is stdin.
+    close_fds::set_fds_cloexec(3, &[]);
     serve(|order| match &order.confinement {
         Some(confinement) => Started::confined(confinement, &order, program),
         None => start(order).map(Started::plain),
@@ -115,7 +117,10 @@ impl Started {
     fn confined(confinement: &Confinement, order: &Order, program: &Path) -> Result<Self, Report> {
         let failed =
             |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
-        let mut line = confinement.outer(program, &order.cwd).into_iter();
+        let mut line = confinement
+            .outer(program, &order.cwd)
+            .map_err(failed)?
+            .into_iter();
         let first = line.next();
         let mut command = Command::new(first.clone().unwrap_or_else(|| program.into()));
         command.args(line);

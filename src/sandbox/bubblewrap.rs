@@ -99,14 +99,11 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
         "--remount-ro",
         "/dev",
     ]);
-    line.words(&["--dir", "/run", "--dir", "/var/tmp", "--bind"]);
-    line.0.extend([plan.tmp.clone().into(), "/tmp".into()]);
+    line.words(&["--dir", "/run", "--dir", "/var/tmp"]);
+    // New for each call: what a call leaves in it could otherwise be the way that the next one's mounts take.
+    line.words(&["--tmpfs", "/tmp"]);
     for place in plan.places() {
         match place {
-            // The private /tmp outlives the call, and a link that is there from the call before cannot be made again.
-            Place::Link(path, _) if path.starts_with("/tmp") => {
-                line.mount("--ro-bind-try", &path, &path);
-            }
             Place::Link(path, target) => {
                 line.words(&["--symlink"]);
                 line.0.extend([target.into(), path.into()]);
@@ -183,6 +180,7 @@ mod tests {
                 missing: Missing::Placeholder,
             }],
             network: Network::Deny,
+            known_links: Vec::new(),
         }
     }
 

@@ -195,12 +195,21 @@ pub struct Confinement {
 
 impl Confinement {
     /// The command line that stands before `inner` outside of the sandbox: `bwrap ... --`, or nothing.
-    #[must_use]
-    pub fn outer(&self, program: &Path, cwd: &Path) -> Vec<std::ffi::OsString> {
-        match &self.layers.bubblewrap {
-            Some(bwrap) => bubblewrap::command_line(bwrap, &self.plan, program, cwd, &self.layers),
-            None => Vec::new(),
-        }
+    ///
+    /// # Errors
+    /// A path of the plan has become a link; nothing must be started then.
+    pub fn outer(&self, program: &Path, cwd: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+        let Some(bwrap) = &self.layers.bubblewrap else {
+            return Ok(Vec::new());
+        };
+        self.plan.check()?;
+        Ok(bubblewrap::command_line(
+            bwrap,
+            &self.plan,
+            program,
+            cwd,
+            &self.layers,
+        ))
     }
 
     /// Gives up, for the calling thread and everything that it starts, what the plan does not name. Cannot be undone.

@@ -1,6 +1,7 @@
 //! Which paths a task's processes may use: one list for all layers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,9 @@ pub struct Plan {
     pub protected: Vec<Protected>,
     /// Whether the network is reached.
     pub network: Network,
+    /// What is protected and was a link when the plan was made. A link cannot be pinned; what it leads to is.
+    #[serde(default)]
+    pub known_links: Vec<PathBuf>,
 }
 
 /// A path that stays as it is.
@@ -221,8 +225,12 @@ impl Plan {
             return self.protect(file, Missing::Leave);
         }
         self.read(&file);
-        if let Some(beside) = file.parent() {
-            self.read(beside);
+        // A program in a home directory does not open the home.
+        if let Some(beside) = file
+            .parent()
+            .filter(|beside| !self.hidden.iter().any(|hidden| hidden.starts_with(beside)))
+        {
+            self.read(&beside.to_path_buf());
         }
     }
 
@@ -260,6 +268,10 @@ impl Plan {
             let Ok(entry) = entry.canonicalize() else {
                 continue;
             };
+            // What the task can write says nothing about what it may read.
+            if self.writable.iter().any(|place| entry.starts_with(place)) {
+                continue;
+            }
             for part in belongings(&entry) {
                 self.read(&part);
             }
@@ -268,6 +280,11 @@ impl Plan {
                 self.read(&target);
             }
         }
+    }
+
+    /// Protects the repository of a directory that is written beside the workspace.
+    pub fn protect_repository(&mut self, directory: &Path) {
+        self.add_git(directory);
     }
 
     /// Protects `.git` in and below the workspace; lets the real one of a work tree be read.
@@ -313,9 +330,55 @@ impl Plan {
         });
         roots.extend(links);
         roots.retain(|path| !written(path));
+        // What a link in the search path leads to does not open what is hidden.
+        roots.retain(|path| !self.hidden.iter().any(|hidden| path.starts_with(hidden)));
         self.readable = roots;
         self.hidden = self.hidden_and_visible();
+        self.known_links = self
+            .protected
+            .iter()
+            .map(|known| known.path.clone())
+            .filter(|path| path.is_symlink())
+            .collect();
         self
+    }
+
+    /// Looks, before each call, whether every path that is mounted in a writable place still leads where it led: a call
+    /// before may have put a link in its way, and mounts follow links.
+    ///
+    /// # Errors
+    /// A path that has become a link; nothing must be started then.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let protected = self.protected.iter().map(|known| &known.path);
+        let above = self.above_protected();
+        let hidden = self.hidden_and_visible();
+        let mounted = protected
+            .chain(&above)
+            .chain(&hidden)
+            .chain(&self.writable)
+            .chain(&self.readable);
+        for path in mounted {
+            for place in self
+                .writable
+                .iter()
+                .filter(|place| path.starts_with(place) && path != *place)
+            {
+                let links = path
+                    .ancestors()
+                    .take_while(|part| part != place)
+                    .filter(|part| {
+                        part.is_symlink() && !self.known_links.iter().any(|known| known == part)
+                    });
+                if let Some(link) = links.last() {
+                    let message = format!(
+                        "`{}` has become a symbolic link, so the sandbox cannot be built",
+                        link.display()
+                    );
+                    return Err(io::Error::other(message));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is mounted, outer before inner. What is written stays so, also where it is in the search path.

@@ -972,3 +972,53 @@ fn a_link_beside_a_directory_of_the_search_path_is_there_in_every_call() {
         assert_eq!(finished["content"], "there\n", "{finished}");
     }
 }
+
+#[test]
+fn what_a_call_leaves_in_tmp_is_not_there_for_the_next_one() {
+    let call = |command: &str| serde_json::json!({ "tool_calls": [{ "name": "Bash", "input": { "command": command } }] });
+    let script = serde_json::json!([
+        call("mkdir -p /tmp/way && ln -s /oldroot/etc /tmp/way/link && echo made > \"$TMPDIR/kept\""),
+        call("ls /tmp; cat \"$TMPDIR/kept\""),
+        { "text": "done" },
+    ]);
+    let run = Sandbox::new()
+        .task("sandbox: required\ntools: [Bash]\npermissions: { allow: [Bash] }\n")
+        .script(&script.to_string())
+        .run();
+    if !is_whole() {
+        return;
+    }
+    let run = run.exit(0);
+    let second = run.events_of("task", "tool_finished").remove(1);
+    let said = second["content"].as_str().unwrap();
+    assert!(said.contains("made") && !said.contains("way"), "{said}");
+}
+
+#[test]
+fn an_open_file_of_whoever_started_the_runner_is_no_way_out() {
+    let sandbox = free("", "echo escaped >&9; echo tried");
+    let program = env!("CARGO_BIN_EXE_agent-batch");
+    let run = sandbox
+        .shell(&format!(
+            "{program} tasks/task.yaml --allow-bypass 9>> outside.txt"
+        ))
+        .exit(0);
+    assert_eq!(run.read("outside.txt"), "");
+    assert!(said(&run).contains("tried"));
+}
+
+#[test]
+fn a_search_path_in_the_workspace_opens_nothing() {
+    let sandbox = free("", "cat bin/tool; echo tried")
+        .file("secret/key", "the-private-key")
+        .file("repo/bin/x", "");
+    let root = sandbox.path().canonicalize().unwrap();
+    std::os::unix::fs::symlink(root.join("secret/key"), root.join("repo/bin/tool")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", root.join("repo/bin").display());
+    let run = sandbox.env("PATH", &path).run().exit(0);
+    assert!(
+        said(&run).contains("tried") && !run.everything().contains("the-private-key"),
+        "{}",
+        said(&run)
+    );
+}
