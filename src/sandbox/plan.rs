@@ -230,7 +230,7 @@ impl Plan {
             .parent()
             .filter(|beside| !self.hidden.iter().any(|hidden| hidden.starts_with(beside)))
         {
-            self.read(&beside.to_path_buf());
+            self.read(beside);
         }
     }
 
