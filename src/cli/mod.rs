@@ -16,7 +16,7 @@ mod show;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -29,7 +29,7 @@ use crate::redact::Redactor;
 use crate::text;
 
 /// Removes secrets from what the command line itself says.
-static REDACTOR: OnceLock<Redactor> = OnceLock::new();
+static REDACTOR: OnceLock<Arc<Redactor>> = OnceLock::new();
 
 /// Runs the program.
 #[must_use]
@@ -94,7 +94,7 @@ fn run_command(cli: Cli) -> Exit {
         }
     };
     init_tracing(&settings);
-    let redactor = REDACTOR.get_or_init(|| Redactor::new(&settings.secrets()));
+    let redactor = redactor(&settings);
     if redactor.refused() > 0 {
         let values = text::plural(redactor.refused() as u64, "secret value");
         say(&format!(
@@ -123,6 +123,11 @@ fn init_tracing(settings: &Settings) {
         .without_time()
         .with_target(false)
         .try_init();
+}
+
+/// The one redactor of the process: of what a run stores and of what the command line says.
+fn redactor(settings: &Settings) -> &'static Arc<Redactor> {
+    REDACTOR.get_or_init(|| Arc::new(Redactor::new(&settings.secrets())))
 }
 
 /// Says what is wrong in one line, and ends with `exit`.
