@@ -94,13 +94,7 @@ fn run_command(cli: Cli) -> Exit {
         }
     };
     init_tracing(&settings);
-    let redactor = redactor(&settings);
-    if redactor.refused() > 0 {
-        let values = text::plural(redactor.refused() as u64, "secret value");
-        say(&format!(
-            "note: {values} in the environment: too short to be redacted from output"
-        ));
-    }
+    redactor(&settings);
     match cli.command {
         None => run::run(&cli.run, &settings),
         Some(Command::Check(args)) => check::check(&args, &settings),

@@ -172,7 +172,7 @@ fn batch(
     out: PathBuf,
     watchers: Vec<SharedSink>,
 ) -> io::Result<Batch> {
-    let redactor = Redactor::new(&settings.secrets());
+    let redactor = redactor(settings);
     if redactor.refused() > 0 {
         let count = crate::text::plural(redactor.refused() as u64, "secret");
         say(&format!(
@@ -199,7 +199,7 @@ fn batch(
         keep_workspaces: args.keep_workspaces,
         launcher: Launcher::new(settings.program.clone()),
         environment: settings.environment.clone(),
-        redactor: Arc::new(redactor),
+        redactor: Arc::clone(redactor),
         clock,
         watchers,
         never_write,
