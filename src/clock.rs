@@ -47,6 +47,12 @@ impl Stopwatch {
     pub fn elapsed(&self) -> Duration {
         monotonic_now().saturating_duration_since(self.0)
     }
+
+    /// The same in whole milliseconds, as events tell it.
+    #[must_use]
+    pub fn elapsed_millis(&self) -> u64 {
+        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 #[expect(

@@ -156,7 +156,8 @@ impl Conversation {
             request_id: reply.request_id,
             duration_ms: self
                 .step_began
-                .map_or(0, |began| as_millis(began.elapsed())),
+                .as_ref()
+                .map_or(0, Stopwatch::elapsed_millis),
         })))?;
         if !ids_are_unique {
             // Two calls with one id cannot be answered one by one, so this reply never becomes part of the memory.
@@ -356,7 +357,7 @@ fn value_bytes(value: &serde_json::Value) -> usize {
     }
 }
 
-pub(super) fn as_millis(duration: Duration) -> u64 {
+fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

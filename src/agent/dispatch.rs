@@ -317,7 +317,7 @@ impl From<Denial> for Decision {
 fn record(rule: &Rule) -> RuleRecord {
     RuleRecord {
         rule: rule.text().to_owned(),
-        source: format!("{} {}", rule.source().layer, rule.source().file),
+        source: rule.source().to_string(),
     }
 }
 

@@ -9,7 +9,6 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::answer::{self, Answer};
-use crate::agent::conversation::as_millis;
 use crate::agent::dispatch::{Prepared, Turn, tool_fields};
 use crate::agent::halt::Halt;
 use crate::event::{Kind, ToolResultKind};
@@ -46,7 +45,7 @@ impl Turn<'_> {
         let stem = text::file_name::file_name(&format!("{:04}-{}", self.step, call.id));
         let began = self.emitter.clock().start();
         let (result, output) = self.run(tool, *permit, &stem).await;
-        let duration_ms = as_millis(began.elapsed());
+        let duration_ms = began.elapsed_millis();
         let (mut content, output_file, output_bytes) =
             self.fit(&output.text, output.spilled, &stem)?;
         let halt = match self

@@ -44,7 +44,7 @@ pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &Cancella
         .work(&emitter, cancel)
         .await
         .unwrap_or_else(|error| Work::failed(&error, &job.task));
-    let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let duration_ms = began.elapsed_millis();
     if let Err(error) = emitter.emit(attempt.last_event(work, duration_ms)) {
         tracing::error!(%error, task = job.task.name, "the transcript could not be finished");
     }
@@ -215,7 +215,7 @@ impl<'a> Attempt<'a> {
                 title: check.title(),
                 result: finding.result,
                 message: finding.message,
-                duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                duration_ms: began.elapsed_millis(),
             })))?;
         }
         Ok((together, failures))
@@ -447,7 +447,7 @@ impl Work {
 fn record(rule: &Rule) -> RuleRecord {
     RuleRecord {
         rule: rule.text().to_owned(),
-        source: format!("{} {}", rule.source().layer, rule.source().file),
+        source: rule.source().to_string(),
     }
 }
 

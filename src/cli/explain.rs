@@ -116,5 +116,5 @@ fn policy_of(task: &Task, settings: &Settings) -> Policy {
 }
 
 fn rule(rule: &Rule) -> Value {
-    json!({"rule": rule.text(), "source": format!("{} {}", rule.source().layer, rule.source().file)})
+    json!({"rule": rule.text(), "source": rule.source().to_string()})
 }

@@ -210,7 +210,7 @@ impl Hooks {
         for hook in self.hooks.iter().filter(|hook| hook.is_for(event, subject)) {
             let watch = Clock::system().start();
             let opinion = hook.ask(event, &input).await;
-            let duration_ms = u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let duration_ms = watch.elapsed_millis();
             if answer
                 .absorb(event, &hook.name, &mut input, opinion, duration_ms)
                 .is_break()

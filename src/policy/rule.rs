@@ -30,6 +30,13 @@ pub struct Source {
     pub file: String,
 }
 
+impl fmt::Display for Source {
+    /// The layer and the file, as events and answers name it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.layer, self.file)
+    }
+}
+
 /// Whether a rule allows or denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {

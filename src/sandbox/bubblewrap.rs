@@ -170,7 +170,6 @@ mod tests {
 
     fn plan() -> Plan {
         Plan {
-            tmp: "/private/tmp".into(),
             writable: vec!["/ws".into(), "/private/home".into()],
             readable: vec!["/usr".into()],
             hidden: Vec::new(),

@@ -87,8 +87,6 @@ const STEERING: [&str; 19] = [
 /// Which paths a task's processes may use. All paths are absolute and physical.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Becomes `/tmp` as well.
-    pub tmp: PathBuf,
     /// Read, written and run.
     pub writable: Vec<PathBuf>,
     /// Read and run.
@@ -156,7 +154,6 @@ impl Plan {
         environment: &BTreeMap<String, String>,
     ) -> Self {
         let mut plan = Self {
-            tmp: tmp.to_path_buf(),
             writable: vec![
                 workspace.to_path_buf(),
                 home.to_path_buf(),

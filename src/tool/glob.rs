@@ -114,7 +114,7 @@ fn glob(permit: &Permit, stop: &CancellationToken) -> Result<ToolOutput, String>
     Ok(ToolOutput {
         text,
         response: Some(json!({
-            "durationMs": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "durationMs": started.elapsed_millis(),
             "numFiles": names.len(),
             "filenames": names,
             "truncated": truncated,
