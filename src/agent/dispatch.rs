@@ -20,7 +20,7 @@ use crate::event::{Emitter, Kind, RuleRecord, ToolDecided, ToolResultKind};
 use crate::hook::{self, HookAnswer, HookEvent};
 use crate::message::ToolCall;
 use crate::outcome::Stop;
-use crate::policy::{self, Call, Denial, Permit, Rule};
+use crate::policy::{self, Call, Denial, Permit};
 use crate::tool::{Seen, Tool};
 use crate::{text, workspace};
 
@@ -162,7 +162,7 @@ impl Turn<'_> {
         match self.gate(tool.as_ref(), &input) {
             Ok(permit) => {
                 let reason = permit.reason().to_owned();
-                let mut rules = permit.rules().iter().map(record);
+                let mut rules = permit.rules().iter().map(RuleRecord::from);
                 let (rule, further_rules) = (rules.next(), rules.collect());
                 self.decided(
                     call,
@@ -307,17 +307,10 @@ impl From<Denial> for Decision {
             would_ask: denial.would_ask,
             class: denial.class,
             reason: denial.reason,
-            rule: denial.rule.as_ref().map(record),
+            rule: denial.rule.as_ref().map(RuleRecord::from),
             further_rules: Vec::new(),
             suggestion: denial.suggestion,
         }
-    }
-}
-
-fn record(rule: &Rule) -> RuleRecord {
-    RuleRecord {
-        rule: rule.text().to_owned(),
-        source: rule.source().to_string(),
     }
 }
 

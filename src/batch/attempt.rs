@@ -18,7 +18,7 @@ use crate::event::{
 };
 use crate::hook::{HookContext, HookRuntime, Hooks};
 use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
-use crate::policy::{Mode, Policy, Roots, Rule};
+use crate::policy::{Mode, Policy, Roots};
 use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
 use crate::task::Task;
@@ -293,8 +293,8 @@ impl<'a> Attempt<'a> {
             tags: task.tags.clone(),
             model: self.job.model.name().to_owned(),
             mode: task.mode.name().to_owned(),
-            allow: task.allow.iter().map(record).collect(),
-            deny: task.deny.iter().map(record).collect(),
+            allow: task.allow.iter().map(RuleRecord::from).collect(),
+            deny: task.deny.iter().map(RuleRecord::from).collect(),
             on_denied: task.on_denied,
             limits: limits(&task.limits),
             workspace: relative_to(&self.batch.base, &task.workspace),
@@ -441,13 +441,6 @@ impl Work {
             checks: ChecksResult::NotRun,
             failures: Vec::new(),
         }
-    }
-}
-
-fn record(rule: &Rule) -> RuleRecord {
-    RuleRecord {
-        rule: rule.text().to_owned(),
-        source: rule.source().to_string(),
     }
 }
 

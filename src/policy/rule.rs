@@ -8,6 +8,7 @@ use std::fmt;
 use super::bash::{self, words};
 use super::pattern::Pattern;
 use super::url::Domain;
+use crate::event::RuleRecord;
 
 /// The tools that rules may name without being told.
 const BUILT_IN: [&str; 8] = [
@@ -88,6 +89,15 @@ fn error(message: impl Into<String>, hint: impl Into<String>) -> RuleError {
     RuleError {
         message: message.into(),
         hint: Some(hint.into()),
+    }
+}
+
+impl From<&Rule> for RuleRecord {
+    fn from(rule: &Rule) -> Self {
+        Self {
+            rule: rule.text().to_owned(),
+            source: rule.source().to_string(),
+        }
     }
 }
 
