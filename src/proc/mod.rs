@@ -447,7 +447,7 @@ impl Call {
                 Err(io::Error::new(kind, message))
             }
             None => {
-                let leaked = self.sweep().await;
+                let leaked = self.sweep().await?;
                 let ending = stopped.or(status.signal().map(Ending::Signaled));
                 ending.map(|ending| (ending, leaked)).ok_or_else(|| {
                     io::Error::other(format!(
@@ -472,10 +472,12 @@ impl Call {
     }
 
     /// Ends what a dead supervisor left behind.
-    async fn sweep(&self) -> u32 {
+    async fn sweep(&self) -> io::Result<u32> {
         let marker = format!("{CALL_MARKER}={}", self.marker);
         tokio::task::spawn_blocking(move || Supervisors::sweep(&marker))
             .await
-            .unwrap_or(0)
+            .map_err(|error| {
+                io::Error::other(format!("what the call left could not be ended: {error}"))
+            })
     }
 }

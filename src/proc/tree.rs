@@ -162,7 +162,7 @@ mod linux {
     use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
 
-    use rustix::process::{Pid, PidfdFlags, getpid, getsid, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal};
 
     use super::{Killed, Signal};
 
@@ -245,7 +245,10 @@ mod linux {
         marker: &str,
     ) -> BTreeSet<i32> {
         let us = getpid().as_raw_pid();
-        let session = getsid(None).map_or(us, Pid::as_raw_pid);
+        // The table's own word: in a process namespace whose session began outside, it is 0 here and there.
+        let Some(session) = Process::read(us).map(|process| process.session) else {
+            return BTreeSet::new();
+        };
         let supervises = |pid: i32| u32::try_from(pid).is_ok_and(|pid| supervisors.contains(&pid));
         table
             .iter()
@@ -268,11 +271,12 @@ mod linux {
 
     /// Kills the process groups of these, our own excepted.
     pub(super) fn kill_groups(targets: &[&Process]) {
-        let own = rustix::process::getpgrp().as_raw_pid();
+        let own = Process::read(getpid().as_raw_pid()).map(|process| process.group);
+        // A group that began outside of our process namespace shows as 0, that of a process on its way out as -1.
         let groups: BTreeSet<i32> = targets
             .iter()
             .map(|process| process.group)
-            .filter(|group| *group != own)
+            .filter(|group| *group > 1 && Some(*group) != own)
             .collect();
         for group in groups.into_iter().filter_map(Pid::from_raw) {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);

@@ -328,6 +328,28 @@ async fn killing_the_supervisor_frees_nobody() {
     assert!(!is_alive(&written(&stray).await));
 }
 
+/// Containers and CI runners give us process namespaces whose session began outside: there its id is 0, which is no id.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test starts itself in another process namespace"
+)]
+fn killing_the_supervisor_frees_nobody_in_a_foreign_session_either() {
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new("bwrap")
+        .args(["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"])
+        .arg("--")
+        .arg(this)
+        .args(["--exact", "proc::killing_the_supervisor_frees_nobody"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_sweep_spares_other_calls() {
     let directory = tempfile::tempdir().unwrap();
