@@ -235,6 +235,7 @@ pub(super) fn jobs(
         jobs.push(Job {
             task: Arc::new(task),
             model,
+            earlier: Vec::new(),
         });
     }
     Ok(jobs)
