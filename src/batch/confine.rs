@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::attempt::Attempt;
 use crate::event::SandboxRecord;
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Plan};
+use crate::sandbox::{Layers, Missing, Mode, Plan, Survey};
 use crate::tool::BUILTIN;
 
 /// What starts the processes of an attempt, and what is told about it.
@@ -19,6 +19,45 @@ pub(super) struct Held {
     pub(super) warning: Option<String>,
     /// Why the task must not start.
     pub(super) refusal: Option<String>,
+    /// The directories that are written, and what lay in them at the start.
+    surveyed: Vec<(PathBuf, Survey)>,
+}
+
+/// What the task's processes did, though they must not.
+pub(super) struct Breach {
+    /// In words.
+    pub(super) message: String,
+    /// Whether it counts as a denied action; else it is a warning.
+    pub(super) is_denied: bool,
+}
+
+impl Held {
+    /// What is not as the sandbox must keep it, looked up when no process of the task is left: replaced links, and
+    /// repositories that came to be. One in a place that git ignores, where builds fetch what they need, is a warning.
+    pub(super) fn breaches(&self, is_ignored: impl Fn(&Path) -> bool) -> Vec<Breach> {
+        let links = self.launcher.breaches().into_iter().map(|message| Breach {
+            message,
+            is_denied: true,
+        });
+        let repositories = self.surveyed.iter().flat_map(|(root, before)| {
+            let now = Survey::of(root);
+            let looked = (now.is_cut && !before.is_cut).then(|| Breach {
+                message: format!("`{}` has become too large to be looked over for repositories", root.display()),
+                is_denied: false,
+            });
+            let since = now.since(before);
+            let told = since.into_iter().map(|path| Breach {
+                is_denied: !is_ignored(&path),
+                message: format!(
+                    "a repository came to be, or was changed, at `{}`: git runs what its configuration and hooks name for \
+                     whoever calls it there",
+                    path.strip_prefix(root).unwrap_or(&path).display()
+                ),
+            });
+            looked.into_iter().chain(told).collect::<Vec<_>>()
+        });
+        links.chain(repositories).collect()
+    }
 }
 
 impl Attempt<'_> {
@@ -35,6 +74,7 @@ impl Attempt<'_> {
             },
             warning: None,
             refusal: None,
+            surveyed: Vec::new(),
         };
         if !held.record.used {
             return held;
@@ -59,9 +99,9 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        held.launcher = held
-            .launcher
-            .confined(enforced.layers.clone(), self.plan(root, environment));
+        let mut plan = tokio::task::block_in_place(|| self.plan(root, environment));
+        held.surveyed = std::mem::take(&mut plan.surveyed);
+        held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held
     }
 

@@ -65,6 +65,21 @@ pub(super) fn kill_below_us(child: Pid) -> Killed {
     Killed::default()
 }
 
+/// Number of living processes below this one.
+#[cfg(target_os = "linux")]
+pub(super) fn count_below_us() -> u32 {
+    let table = linux::table();
+    let us = rustix::process::getpid().as_raw_pid();
+    let below = linux::below(&table, &BTreeSet::from([us])).filter(|process| !process.is_zombie());
+    u32::try_from(below.count()).unwrap_or(u32::MAX)
+}
+
+/// Unknown here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn count_below_us() -> u32 {
+    0
+}
+
 /// Number of living processes below this one that are not in the command's own tree: they left it.
 #[cfg(target_os = "linux")]
 pub(super) fn strays(child: Pid) -> u32 {
