@@ -52,6 +52,19 @@ pub struct PlannedTask {
     /// What a denial means.
     #[serde(default)]
     pub on_denied: OnDenied,
+    /// Why the task's failure does not count for now, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
+/// does not fail the run. An infrastructure error is not excused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantine {
+    /// Why, in the words of whoever put it there.
+    pub reason: String,
+    /// The last day on which it holds, in UTC, as `YYYY-MM-DD`.
+    pub until: String,
 }
 
 /// A `run.json` that cannot be used.
@@ -149,6 +162,7 @@ mod tests {
             tags: vec!["lint".into()],
             isolation: "copy".into(),
             on_denied: OnDenied::Warn,
+            quarantine: None,
         };
         RunPlan::new("0.1.0", datetime!(2026-01-02 03:04:05 UTC), 4, vec![task])
     }
