@@ -49,7 +49,7 @@ fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
         tags: vec!["nightly".into()],
         isolation: "copy".into(),
         on_denied: OnDenied::Fail,
-        quarantine: None,
+        ..PlannedTask::default()
     }
 }
 

@@ -53,6 +53,7 @@ impl TaskSummary {
             isolation: std::mem::take(&mut self.isolation),
             on_denied: self.on_denied,
             quarantine: self.quarantine.take(),
+            ..PlannedTask::default()
         });
         next.earlier = std::mem::take(&mut self.earlier);
         if let Some(transcript) = self.transcript.take() {
