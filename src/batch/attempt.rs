@@ -21,6 +21,7 @@ use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
 use crate::policy::{Mode, Policy, Roots};
 use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
+use crate::sandbox;
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, builtin};
@@ -111,22 +112,22 @@ impl<'a> Attempt<'a> {
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let held = self.hold(root, &environment).await;
+        let mut held = self.hold(root, &environment).await;
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(self.started(
             &registry,
             &system,
             digest,
-            held.record,
+            std::mem::take(&mut held.record),
         ))))?;
-        if let Some(message) = held.warning {
+        if let Some(message) = held.warning.take() {
             emitter.emit(Kind::Warned {
                 code: "sandbox".into(),
                 message,
             })?;
         }
-        if let Some(refusal) = held.refusal {
+        if let Some(refusal) = held.refusal.take() {
             return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
         }
         if self.task.mode == Mode::BypassPermissions {
@@ -154,6 +155,7 @@ impl<'a> Attempt<'a> {
             },
         };
         let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
+        workspace.reopen();
         let changes = block_in_place(|| workspace.changes())?;
         emitter.emit(Kind::WorkspaceCompared {
             changes: changes.clone(),
@@ -163,7 +165,7 @@ impl<'a> Attempt<'a> {
                 workspace: workspace.root().to_path_buf(),
                 reply: ended.reply.clone(),
                 changes,
-                launcher: held.launcher,
+                launcher: held.launcher.clone(),
                 environment,
                 redactor: Arc::clone(&self.batch.redactor),
                 cancel: cancel.clone(),
@@ -172,6 +174,7 @@ impl<'a> Attempt<'a> {
         } else {
             (ChecksResult::NotRun, Vec::new())
         };
+        let ended = held.look_back(ended, &workspace, emitter)?;
         if !self.batch.keep_workspaces
             && let Err(error) = block_in_place(|| workspace.remove())
         {
@@ -402,6 +405,7 @@ impl<'a> Attempt<'a> {
         ] {
             make(&dir)?;
         }
+        sandbox::remove_stale(&self.task.workspace);
         let excluded = [
             self.batch.out.clone(),
             self.batch.scratch.root().to_path_buf(),

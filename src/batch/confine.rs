@@ -1,13 +1,17 @@
 //! How the processes of one attempt are held: from the task, the batch and what works on this machine to a launcher.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use tokio::task::block_in_place;
+
 use super::attempt::Attempt;
-use crate::event::SandboxRecord;
+use crate::agent::Ended;
+use crate::event::{Emitter, Kind, SandboxRecord};
 use crate::proc::{Enforced, Launcher};
 use crate::sandbox::{Layers, Missing, Mode, Plan, Survey};
-use crate::tool::BUILTIN;
+use crate::workspace::Workspace;
 
 /// What starts the processes of an attempt, and what is told about it.
 pub(super) struct Held {
@@ -24,17 +28,38 @@ pub(super) struct Held {
 }
 
 /// What the task's processes did, though they must not.
-pub(super) struct Breach {
+struct Breach {
     /// In words.
-    pub(super) message: String,
+    message: String,
     /// Whether it counts as a denied action; else it is a warning.
-    pub(super) is_denied: bool,
+    is_denied: bool,
 }
 
 impl Held {
-    /// What is not as the sandbox must keep it, looked up when no process of the task is left: replaced links, and
+    /// What processes did past the gate is told, and denied afterwards. Looked up when no process of the task is left.
+    pub(super) fn look_back(
+        &self,
+        mut ended: Ended,
+        workspace: &Workspace,
+        emitter: &Emitter,
+    ) -> io::Result<Ended> {
+        for breach in block_in_place(|| self.breaches(|path| workspace.is_ignored(path))) {
+            let message = breach.message;
+            if breach.is_denied {
+                ended.denials = ended.denials.saturating_add(1);
+                ended.first_denial.get_or_insert_with(|| message.clone());
+            }
+            emitter.emit(Kind::Warned {
+                code: "breach".into(),
+                message,
+            })?;
+        }
+        Ok(ended)
+    }
+
+    /// What is not as the sandbox must keep it: replaced links, and
     /// repositories that came to be. One in a place that git ignores, where builds fetch what they need, is a warning.
-    pub(super) fn breaches(&self, is_ignored: impl Fn(&Path) -> bool) -> Vec<Breach> {
+    fn breaches(&self, is_ignored: impl Fn(&Path) -> bool) -> Vec<Breach> {
         let links = self.launcher.breaches().into_iter().map(|message| Breach {
             message,
             is_denied: true,
@@ -69,7 +94,7 @@ impl Attempt<'_> {
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
-                used: self.starts_processes(),
+                used: self.task.starts_processes(),
                 ..SandboxRecord::default()
             },
             warning: None,
@@ -99,22 +124,10 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        let mut plan = tokio::task::block_in_place(|| self.plan(root, environment));
+        let mut plan = block_in_place(|| self.plan(root, environment));
         held.surveyed = std::mem::take(&mut plan.surveyed);
         held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held
-    }
-
-    /// Whether anything in the task can start a process.
-    fn starts_processes(&self) -> bool {
-        let task = self.task;
-        let by_tool = task
-            .tools
-            .iter()
-            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
-        by_tool
-            || !task.hooks.is_empty()
-            || task.checks.iter().any(|check| check.kind() == "command")
     }
 
     fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {

@@ -70,7 +70,9 @@ impl Looks {
 
     fn memory(&self) -> Option<String> {
         let table = fs::read_to_string("/proc/meminfo").ok()?;
-        let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let line = table
+            .lines()
+            .find_map(|line| line.strip_prefix("MemAvailable:"))?;
         let available: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
         let available = available * 1024;
         (available < self.ceilings.free_memory).then(|| {

@@ -250,7 +250,10 @@ mod tests {
             line.find("--remount-ro / ").unwrap(),
         ];
         assert!(order.is_sorted(), "{order:?}: {line}");
-        assert!(!line.contains("missing") && !line.contains("-try a"), "{line}");
+        assert!(
+            !line.contains("missing") && !line.contains("-try a"),
+            "{line}"
+        );
     }
 
     #[test]

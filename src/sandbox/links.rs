@@ -75,7 +75,9 @@ impl Link {
                     name.push(format!(".replaced-{number}"));
                     PathBuf::from(name)
                 });
-                let free = aside.into_iter().find(|path| !path.is_symlink() && !path.exists());
+                let free = aside
+                    .into_iter()
+                    .find(|path| !path.is_symlink() && !path.exists());
                 let free = free.ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))?;
                 fs::rename(&self.path, free)?;
             }

@@ -58,7 +58,10 @@ mod tests {
                     ffff: 00000002 00000000 00010000 0001 01 12 /run/a b.sock\n\
                     ffff: 00000002 00000000 00010000 0001 01 13 @/tmp/abstract\n\
                     ffff: 00000003 00000000 00000000 0001 03 14\n";
-        assert_eq!(paths(list).collect::<Vec<_>>(), [Path::new("/run/a b.sock")]);
+        assert_eq!(
+            paths(list).collect::<Vec<_>>(),
+            [Path::new("/run/a b.sock")]
+        );
     }
 
     #[cfg(target_os = "linux")]

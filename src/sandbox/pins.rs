@@ -26,10 +26,10 @@ struct Pin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Must {
-    BeTheSame,
-    BeTheSameReadOnly,
-    BeReadOnly,
-    BeAnother,
+    Same,
+    SameReadOnly,
+    ReadOnly,
+    Another,
 }
 
 impl Pins {
@@ -40,16 +40,16 @@ impl Pins {
         let protected = plan
             .protected
             .iter()
-            .map(|known| (&known.path, Must::BeTheSameReadOnly))
+            .map(|known| (&known.path, Must::SameReadOnly))
             .filter(|(path, _)| !hidden.iter().any(|hidden| path.starts_with(hidden)));
-        let writable = plan.writable.iter().map(|path| (path, Must::BeTheSame));
+        let writable = plan.writable.iter().map(|path| (path, Must::Same));
         let readable = plan
             .readable
             .iter()
             .filter(|path| !written(path))
-            .map(|path| (path, Must::BeReadOnly));
+            .map(|path| (path, Must::ReadOnly));
         let all = protected
-            .chain(hidden.iter().map(|path| (path, Must::BeAnother)))
+            .chain(hidden.iter().map(|path| (path, Must::Another)))
             .chain(writable)
             .chain(readable);
         let pin = |(path, must): (&PathBuf, Must)| {
@@ -85,17 +85,15 @@ impl Pin {
     fn wrong(&self) -> io::Result<Option<String>> {
         let found = match fs::symlink_metadata(&self.path) {
             Ok(found) => found,
-            Err(_) if self.must == Must::BeAnother => return Ok(None),
+            Err(_) if self.must == Must::Another => return Ok(None),
             Err(error) => return Err(error),
         };
         let same = identity(&found) == self.identity;
         Ok(match self.must {
-            Must::BeAnother => same.then(|| "it is seen, and must not be".to_owned()),
-            Must::BeTheSame | Must::BeTheSameReadOnly if !same => {
-                Some("something else is there".to_owned())
-            }
-            Must::BeTheSame => None,
-            Must::BeTheSameReadOnly | Must::BeReadOnly => (!is_read_only(&self.path)?)
+            Must::Another => same.then(|| "it is seen, and must not be".to_owned()),
+            Must::Same | Must::SameReadOnly if !same => Some("something else is there".to_owned()),
+            Must::Same => None,
+            Must::SameReadOnly | Must::ReadOnly => (!is_read_only(&self.path)?)
                 .then(|| "it can be written, and must not be".to_owned()),
         })
     }
@@ -141,6 +139,11 @@ mod tests {
         fs::rename(at("ws/.git"), at("moved")).unwrap();
         assert!(pins.verify().is_err());
         fs::create_dir(at("ws/.git")).unwrap();
-        assert!(pins.verify().unwrap_err().to_string().contains("something else"));
+        assert!(
+            pins.verify()
+                .unwrap_err()
+                .to_string()
+                .contains("something else")
+        );
     }
 }

@@ -366,12 +366,13 @@ impl Plan {
 
     /// Takes links out of what is protected by mounts; what they lead to comes in.
     fn pin_links(&mut self) {
-        let (links, mut kept): (Vec<Protected>, Vec<Protected>) = std::mem::take(&mut self.protected)
-            .into_iter()
-            .filter(|known| {
-                known.missing != Missing::Leave || known.path.symlink_metadata().is_ok()
-            })
-            .partition(|known| known.path.is_symlink());
+        let (links, mut kept): (Vec<Protected>, Vec<Protected>) =
+            std::mem::take(&mut self.protected)
+                .into_iter()
+                .filter(|known| {
+                    known.missing != Missing::Leave || known.path.symlink_metadata().is_ok()
+                })
+                .partition(|known| known.path.is_symlink());
         for link in links.into_iter().map(|known| known.path) {
             self.links.extend(Link::chain(&link));
             let Ok(target) = link.canonicalize() else {

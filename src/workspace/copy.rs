@@ -90,7 +90,10 @@ fn copy_file(source: &Path, copy: &Path) -> io::Result<()> {
 }
 
 /// Removes a tree, directories without write permission too.
-pub(super) fn remove_tree(root: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Something could not be removed; the error names the root.
+pub fn remove_tree(root: &Path) -> io::Result<()> {
     if fs::remove_dir_all(root).is_ok() {
         return Ok(());
     }

@@ -19,6 +19,7 @@ use self::ignored::Ignored;
 use crate::event::Change;
 
 pub use self::base::{Base, Original};
+pub use self::copy::remove_tree;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
 
@@ -158,6 +159,25 @@ impl Workspace {
     #[must_use]
     pub fn base(&self) -> Arc<Base> {
         Arc::clone(&self.base)
+    }
+
+    /// Whether git ignored this path, or a directory that it lies in, at the start.
+    #[must_use]
+    pub fn is_ignored(&self, path: &Path) -> bool {
+        self.ignored.covers(&self.root, path)
+    }
+
+    /// Lets its owner in again: an agent that closed its workspace must not stop what comes after it.
+    pub fn reopen(&self) {
+        use std::os::unix::fs::PermissionsExt as _;
+        const OWNER: u32 = 0o700;
+        if let Ok(found) = self.root.symlink_metadata()
+            && found.is_dir()
+            && found.permissions().mode() & OWNER != OWNER
+        {
+            let mode = (found.permissions().mode() & 0o7777) | OWNER;
+            let _ = std::fs::set_permissions(&self.root, std::fs::Permissions::from_mode(mode));
+        }
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.
