@@ -178,7 +178,8 @@ impl Signals {
 
 /// Whether SIGHUP is ignored in this process; elsewhere than on Linux nobody says.
 fn ignores_hang_up() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status =
+        crate::file::read_text(Path::new("/proc/self/status"), 64 * 1024).unwrap_or_default();
     let set = status
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))

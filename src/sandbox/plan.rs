@@ -239,6 +239,16 @@ impl Plan {
     /// Lets a program be found by this path, whatever it leads through, and read with what lies beside it.
     pub fn read_program(&mut self, path: &Path) {
         self.passages.extend(passages(path));
+        // Links on the way are made again, unless they are there anyway.
+        let links = path.ancestors().filter(|part| part.is_symlink());
+        for link in links
+            .filter_map(physical)
+            .flat_map(|link| Link::chain(&link))
+        {
+            if !self.is_visible(&link.path) {
+                self.read(&link.path);
+            }
+        }
         let Ok(file) = path.canonicalize() else {
             return;
         };
@@ -526,6 +536,11 @@ impl Plan {
     }
 }
 
+/// The path with its directory resolved.
+fn physical(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+}
+
 /// The directories that a path enters and leaves again.
 fn passages(path: &Path) -> Vec<PathBuf> {
     let (mut found, mut here) = (Vec::new(), PathBuf::new());
@@ -604,6 +619,79 @@ mod tests {
         fs::write(tree.join(".git"), format!("gitdir: {}\n", secret.display())).unwrap();
         let plan = Plan::new(&tree, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
         assert!(!plan.readable.contains(&secret));
+    }
+
+    #[test]
+    fn a_path_that_has_become_a_link_stops_the_next_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for part in [
+            "ws/a/b/.git",
+            "ws/lib/secret",
+            "elsewhere/b/.git",
+            "other/home",
+        ] {
+            fs::create_dir_all(at(part)).unwrap();
+        }
+        let plan = Plan {
+            writable: vec![at("ws"), at("other"), at("other/home")],
+            readable: vec![at("ws/lib")],
+            hidden: vec![at("ws/lib/secret")],
+            protected: vec![Protected {
+                path: at("ws/a/b/.git"),
+                missing: Missing::Leave,
+            }],
+            ..Plan::default()
+        };
+        plan.check().unwrap();
+        for (path, link) in [
+            ("ws/a/b/.git", "ws/a"),
+            ("ws/lib", "ws/lib"),
+            ("other/home", "other/home"),
+        ] {
+            let (link, moved) = (at(link), at("moved"));
+            fs::rename(&link, &moved).unwrap();
+            std::os::unix::fs::symlink(&moved, &link).unwrap();
+            assert!(at(path).exists());
+            let error = plan.check().unwrap_err().to_string();
+            let expected = format!("`{}` has become a symbolic link", link.display());
+            assert!(error.contains(&expected), "{error}");
+            fs::remove_file(&link).unwrap();
+            fs::rename(&moved, &link).unwrap();
+        }
+        plan.check().unwrap();
+    }
+
+    #[test]
+    fn a_protected_link_is_watched_and_what_it_leads_to_is_protected() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["AGENTS.md", "open.md"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        for (link, target) in [
+            ("CLAUDE.md", "AGENTS.md"),
+            ("GEMINI.md", "open.md"),
+            (".claude", "."),
+            (".mcp.json", "/etc/hostname"),
+            (".envrc", "gone"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let mut plan = Plan {
+            writable: vec![root.clone()],
+            permitted: vec![root.join("open.md")],
+            ..Plan::default()
+        };
+        let links = ["CLAUDE.md", "GEMINI.md", ".claude", ".mcp.json", ".envrc"];
+        for name in links {
+            plan.protect(root.join(name), Missing::Placeholder);
+        }
+        let plan = plan.settled();
+        let protected: Vec<_> = plan.protected.iter().map(|known| &known.path).collect();
+        assert_eq!(protected, [&root.join("AGENTS.md")]);
+        let watched: Vec<_> = plan.links.iter().map(|link| link.path.clone()).collect();
+        assert_eq!(watched, links.map(|name| root.join(name)));
     }
 
     #[test]

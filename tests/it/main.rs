@@ -16,6 +16,7 @@ mod architecture;
 mod bash_fuzz;
 mod corpus;
 mod endings;
+mod escapes;
 mod examples;
 mod explain;
 mod hooks;
