@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
     Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
@@ -36,6 +37,10 @@ struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
+    /// The part of the plan that this run worked on; `null`: all of it.
+    shard: Option<Part>,
+    /// What a merge found that joined shards; `null`: this is no merge.
+    merge: Option<&'a Merge>,
     #[serde(with = "time::serde::rfc3339")]
     started_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -51,6 +56,15 @@ struct Report<'a> {
     damages: &'a [String],
     /// In the order of the plan.
     tasks: Vec<Task<'a>>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    /// From 1.
+    index: u32,
+    total: u32,
+    /// How many tasks the whole plan has.
+    plan_tasks: u64,
 }
 
 #[derive(Serialize)]
@@ -145,6 +159,12 @@ impl<'a> Report<'a> {
             version: VERSION,
             program_version: &summary.plan.program_version,
             plan_sha256: &summary.plan.plan_sha256,
+            shard: summary.plan.shard.as_ref().map(|shard| Part {
+                index: shard.index,
+                total: shard.total,
+                plan_tasks: summary.plan.tasks.len() as u64,
+            }),
+            merge: summary.plan.merge.as_ref(),
             started_at: summary.plan.started_at,
             finished_at: summary.finished_at,
             duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),
