@@ -3,11 +3,12 @@
 //! Without it a report could only speak of the tasks that left a transcript, and a task that never started would
 //! vanish from it. The hash lets shards prove that they worked on the same plan.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use crate::outcome::OnDenied;
+use crate::outcome::{OnDenied, Trials};
 
 /// The version of the format of `run.json`. A new field gets a default; a changed meaning gets a new version.
 pub const VERSION: u32 = 1;
@@ -31,7 +32,7 @@ pub struct RunPlan {
 }
 
 /// One task of the plan, with what reports say of a task that never started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task's name, unique in the plan.
     pub name: String,
@@ -52,6 +53,28 @@ pub struct PlannedTask {
     /// What a denial means.
     #[serde(default)]
     pub on_denied: OnDenied,
+    /// Why the task's failure does not count for now, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+    /// How often it is run as a measurement, and how many of these runs have to pass.
+    #[serde(default)]
+    pub trials: Trials,
+    /// How many attempts that ended in infrastructure may be made up for.
+    #[serde(default)]
+    pub retries: u32,
+    /// The group whose limit on tasks at the same time it falls under.
+    #[serde(default)]
+    pub group: Option<String>,
+}
+
+/// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
+/// does not fail the run. An infrastructure error is not excused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Quarantine {
+    /// Why, in the words of whoever put it there.
+    pub reason: String,
+    /// The last day on which it holds, in UTC, as `YYYY-MM-DD`.
+    pub until: String,
 }
 
 /// A `run.json` that cannot be used.
@@ -149,6 +172,10 @@ mod tests {
             tags: vec!["lint".into()],
             isolation: "copy".into(),
             on_denied: OnDenied::Warn,
+            quarantine: None,
+            trials: Trials { count: 5, pass: 4 },
+            retries: 2,
+            group: Some("api".into()),
         };
         RunPlan::new("0.1.0", datetime!(2026-01-02 03:04:05 UTC), 4, vec![task])
     }

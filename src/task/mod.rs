@@ -14,6 +14,8 @@ mod expand;
 mod lint;
 mod load;
 mod locate;
+mod matrix;
+mod matrix_spec;
 mod resolve;
 mod rule_spec;
 mod schema;
@@ -22,19 +24,21 @@ mod spec;
 mod strict;
 mod suggest;
 mod tree;
+mod trials_spec;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::budget::Limits;
 use crate::check::Check;
-use crate::outcome::OnDenied;
+use crate::outcome::{OnDenied, Trials};
 use crate::policy::{Mode, Rule};
 use crate::workspace::Isolation;
 
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
 pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};
+pub use matrix_spec::MatrixSpec;
 pub use rule_spec::RuleSpec;
 pub use schema::{project_schema, schema};
 pub use source::LARGEST_FILE;
@@ -42,6 +46,7 @@ pub use spec::{
     DefaultsSpec, HookCommandSpec, HookEventName, HooksSpec, LimitsSpec, PermissionsSpec,
     PolicySpec, ProjectSpec, TaskSpec, WorkspaceSpec,
 };
+pub use trials_spec::TrialsSpec;
 
 /// The name of the project's file, at the root of the project.
 pub const PROJECT_FILE: &str = "agent-batch.yaml";
@@ -95,6 +100,17 @@ pub struct Task {
     pub checks: Vec<Arc<dyn Check>>,
     /// Hooks in order.
     pub hooks: Vec<crate::hook::HookSpec>,
+    /// How often it is run as a measurement, and how many of these runs have to pass.
+    pub trials: Trials,
+    /// How many attempts that ended in infrastructure may be made up for, over all trials.
+    pub retries: u32,
+    /// The group whose limit on tasks at the same time it falls under.
+    pub group: Option<String>,
+    /// The values of its matrix, by axis, in the file's order; empty without one.
+    pub matrix: Vec<(String, String)>,
+    /// SHA-256, in hex, over what the task is made from: its file, the project's file and the operator's words. Values of
+    /// the environment are not in it, so it is the same on every machine.
+    pub definition_sha256: String,
 }
 
 /// `provider/model`, resolved.

@@ -84,7 +84,7 @@ fn talkative(tasks: usize, text: &str) -> (RunPlan, Vec<Event>) {
         let Kind::TaskFinished(mut end) = finished(Stop::Completed, Outcome::Denied, text) else {
             unreachable!()
         };
-        end.reply = text.to_owned();
+        text.clone_into(&mut end.reply);
         Script::new(name, 1)
             .then(started("tasks/a.yaml", "default"))
             .then(prompt(text))

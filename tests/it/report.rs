@@ -52,6 +52,7 @@ pub(crate) fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
         tags: vec!["nightly".into()],
         isolation: "copy".into(),
         on_denied: OnDenied::Fail,
+        ..PlannedTask::default()
     }
 }
 
@@ -210,7 +211,10 @@ pub(crate) fn check(result: CheckResult, message: &str) -> Kind {
         check: "command".into(),
         title: "cargo test".into(),
         result,
-        message: message.into(),
+        message: message.lines().next().unwrap_or_default().into(),
+        details: message.lines().skip(1).collect::<Vec<_>>().join("\n"),
+        spent: None,
+        expected_denials: Vec::new(),
         duration_ms: 900,
     }))
 }
