@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -51,7 +52,7 @@ pub struct Shard {
 }
 
 /// How a directory came out of those of shards.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Merge {
     /// The directories that were joined, as they were named.
     pub directories: Vec<String>,
@@ -111,7 +112,7 @@ pub struct PlannedTask {
 
 /// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
 /// does not fail the run. An infrastructure error is not excused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Quarantine {
     /// Why, in the words of whoever put it there.
     pub reason: String,

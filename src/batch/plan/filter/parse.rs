@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn arguments_may_hold_blanks_braces_parentheses_and_quotes() {
-        assert_eq!(tree("name( a b )"), "name( a b)");
+        assert_eq!(tree("name( a b )"), "name( a b )");
         assert_eq!(
             tree("file(tasks/**/{a,b}.yaml)"),
             "file(tasks/**/{a,b}.yaml)"
