@@ -100,7 +100,7 @@ pub fn steers(path: &Path) -> bool {
     names
         .iter()
         .any(|name| LITERAL_ONLY.contains(&name.as_str()) || is_git(name))
-        || CI.iter().any(|known| ci(&known))
+        || CI.iter().any(ci)
 }
 
 fn is_git(name: &str) -> bool {

@@ -375,8 +375,8 @@ impl Examined {
 fn finish(written: &Path, omitted: &[Omitted], file: &Path) -> io::Result<u64> {
     use std::io::Write as _;
 
-    let mut patch = fs::File::open(written)?;
-    if patch.metadata()?.len() == 0 {
+    let mut diff = fs::File::open(written)?;
+    if diff.metadata()?.len() == 0 {
         return Ok(0);
     }
     let mut to = fs::File::create_new(file)?;
@@ -385,7 +385,7 @@ fn finish(written: &Path, omitted: &[Omitted], file: &Path) -> io::Result<u64> {
         let reason: String = omitted.reason.escape_debug().collect();
         writeln!(to, "# not in this patch: {path}: {reason}")?;
     }
-    io::copy(&mut patch, &mut to)?;
+    io::copy(&mut diff, &mut to)?;
     Ok(to.metadata()?.len())
 }
 

@@ -60,15 +60,16 @@ fn format(common: &Path) -> Format {
     let config = common.join("config");
     let small =
         fs::metadata(&config).is_ok_and(|found| found.is_file() && found.len() <= CONFIG_LIMIT);
-    let text = small
-        .then(|| fs::read(&config).unwrap_or_default())
-        .unwrap_or_default();
+    if !small {
+        return Format::Sha1;
+    }
+    let text = fs::read(&config).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
-    let named = text
+    let mut named = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("objectformat"));
     match named
-        .last()
+        .next_back()
         .map(|value| value.trim_matches([' ', '\t', '=', '"']))
     {
         Some("sha256") => Format::Sha256,
