@@ -17,7 +17,7 @@ use super::summary::{
     StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord, SandboxRecord};
+use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop};
 use crate::usage::{Usage, Usd};
 
@@ -134,6 +134,10 @@ struct Task<'a> {
     hooks: &'a Kept<HookRecord>,
     checks: &'a Kept<CheckRecord>,
     changes: &'a Kept<Change>,
+    concerns: &'a Kept<Concern>,
+    /// Relative to `run_dir`, like `transcript`.
+    patch: Option<&'a str>,
+    patch_omitted: &'a Kept<Omitted>,
     warnings: &'a Kept<Warning>,
     repeated_calls: &'a [RepeatedCall],
     unused_allow: &'a [RuleRecord],
@@ -246,6 +250,9 @@ impl<'a> Task<'a> {
             hooks: &task.hooks,
             checks: &task.checks,
             changes: &task.changes,
+            concerns: &task.concerns,
+            patch: task.patch.as_deref(),
+            patch_omitted: &task.patch_omitted,
             warnings: &task.warnings,
             repeated_calls: &task.repeated,
             unused_allow: &task.unused_allow,
