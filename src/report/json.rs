@@ -6,16 +6,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
     Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
     StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord, SandboxRecord};
+use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop};
 use crate::usage::{Usage, Usd};
 
@@ -31,14 +33,20 @@ pub fn render(summary: &Summary) -> serde_json::Result<String> {
 }
 
 /// The whole document.
-#[derive(Serialize)]
-struct Report<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
+    /// The part of the plan that this run worked on; `null`: all of it.
+    shard: Option<Part>,
+    /// What a merge found that joined shards; `null`: this is no merge.
+    merge: Option<&'a Merge>,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,
     exit_code: u8,
@@ -53,7 +61,16 @@ struct Report<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+struct Part {
+    /// From 1.
+    index: u32,
+    total: u32,
+    /// How many tasks the whole plan has.
+    plan_tasks: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Totals {
     tasks: u64,
     passed: u64,
@@ -68,7 +85,7 @@ struct Totals {
     cost_is_partial: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Tokens {
     total: u64,
     #[serde(flatten)]
@@ -76,7 +93,7 @@ struct Tokens {
 }
 
 /// One task. A list with `total` and `items` holds the first entries and counts all.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Task<'a> {
     name: &'a str,
     file: &'a str,
@@ -117,6 +134,10 @@ struct Task<'a> {
     hooks: &'a Kept<HookRecord>,
     checks: &'a Kept<CheckRecord>,
     changes: &'a Kept<Change>,
+    concerns: &'a Kept<Concern>,
+    /// Relative to `run_dir`, like `transcript`.
+    patch: Option<&'a str>,
+    patch_omitted: &'a Kept<Omitted>,
     warnings: &'a Kept<Warning>,
     repeated_calls: &'a [RepeatedCall],
     unused_allow: &'a [RuleRecord],
@@ -130,7 +151,7 @@ struct Task<'a> {
     earlier_attempts: &'a [EarlierAttempt],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Turns {
     planned: u32,
     done: u32,
@@ -145,6 +166,12 @@ impl<'a> Report<'a> {
             version: VERSION,
             program_version: &summary.plan.program_version,
             plan_sha256: &summary.plan.plan_sha256,
+            shard: summary.plan.shard.as_ref().map(|shard| Part {
+                index: shard.index,
+                total: shard.total,
+                plan_tasks: summary.plan.tasks.len() as u64,
+            }),
+            merge: summary.plan.merge.as_ref(),
             started_at: summary.plan.started_at,
             finished_at: summary.finished_at,
             duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -223,6 +250,9 @@ impl<'a> Task<'a> {
             hooks: &task.hooks,
             checks: &task.checks,
             changes: &task.changes,
+            concerns: &task.concerns,
+            patch: task.patch.as_deref(),
+            patch_omitted: &task.patch_omitted,
             warnings: &task.warnings,
             repeated_calls: &task.repeated,
             unused_allow: &task.unused_allow,

@@ -41,6 +41,7 @@ pub use self::limits::Ceilings;
 pub use self::pins::Pins;
 pub use self::placeholder::{Held, remove_stale};
 pub use self::plan::{Missing, Place, Plan, Protected};
+pub use self::repository::work_tree;
 pub use self::survey::Survey;
 
 /// Whether processes run in a sandbox.
