@@ -1,10 +1,12 @@
 //! Looks at what the processes of a call take together, and says when it is too much.
 //!
-//! The kernel bounds each process; the sum it bounds only with control groups, which a runner without rights cannot make.
-//! So the supervisor looks a few times in a second. What is looked at costs nothing as long as nothing is wrong: the
-//! process table is read only when the machine has more processes than a call may have.
+//! The kernel bounds each process; the sum it bounds only with control groups, which a runner without rights cannot make
+//! (see [`super::cgroup`]). So the supervisor looks many times in a second. What is looked at costs nothing as long as
+//! nothing is wrong: the process table is read only when the machine has more processes than a call may have, and more
+//! than it had when the call began.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::sandbox::Ceilings;
 use crate::text;
 
 /// Pause between two looks.
-pub(super) const EVERY: Duration = Duration::from_millis(100);
+pub(super) const EVERY: Duration = Duration::from_millis(20);
 /// What a call may take of a disk that is nearly full when it begins.
 const LEFT_OVER: u64 = 64 << 20;
 /// The kernel ends the processes of a call first when memory is used up, and the runner last.
@@ -24,6 +26,8 @@ pub(super) struct Looks {
     ceilings: Ceilings,
     /// Directories that are written, and the bytes that were free there.
     disks: Vec<(PathBuf, u64)>,
+    /// Processes and threads of the whole machine when the call began.
+    before: u32,
 }
 
 impl Looks {
@@ -31,6 +35,7 @@ impl Looks {
         let disks = written.into_iter();
         Self {
             ceilings,
+            before: everywhere().unwrap_or_default(),
             disks: disks
                 .filter_map(|path| Some((free(&path)?, path)))
                 .map(|(free, path)| (path, free))
@@ -47,11 +52,11 @@ impl Looks {
 
     fn processes(&self) -> Option<String> {
         let most = self.ceilings.processes;
-        // Threads of the whole machine, the calls' included.
-        let all = fs::read_to_string("/proc/loadavg").ok()?;
-        let all: u32 = all.split_once('/')?.1.split(' ').next()?.parse().ok()?;
-        let count = (all > most).then(tree::count_below_us)?;
-        (count > most).then(|| format!("it had {count} processes, and {most} are the most"))
+        let all = everywhere()?;
+        let worth = all > most && all > self.before.saturating_add(most / 4);
+        let count = worth.then(tree::count_below_us)?;
+        (count > most)
+            .then(|| format!("it had {count} processes and threads, and {most} are the most"))
     }
 
     fn disk(&self) -> Option<String> {
@@ -84,14 +89,56 @@ impl Looks {
     }
 }
 
+/// Number of processes and threads of the machine.
+fn everywhere() -> Option<u32> {
+    let all = fs::read_to_string("/proc/loadavg").ok()?;
+    all.split_once('/')?.1.split(' ').next()?.parse().ok()
+}
+
 fn free(path: &PathBuf) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Lets the kernel prefer this process and all that it starts when it has to end something.
-pub(super) fn go_first() {
-    let _ = fs::write("/proc/self/oom_score_adj", FIRST_TO_GO);
+/// Who the kernel ends first when memory is used up: opened before nobody may look into this process any more.
+pub(super) struct Preference {
+    file: Option<File>,
+    own: String,
+}
+
+impl Preference {
+    pub(super) fn open() -> Self {
+        let path = "/proc/self/oom_score_adj";
+        Self {
+            own: fs::read_to_string(path).unwrap_or_default(),
+            file: OpenOptions::new().write(true).open(path).ok(),
+        }
+    }
+
+    /// Lets what is started meanwhile be preferred, and this process, which has to end the others, not.
+    pub(super) fn first<T>(&self, start: impl FnOnce() -> T) -> T {
+        self.set(FIRST_TO_GO);
+        let started = start();
+        self.set(&self.own);
+        started
+    }
+
+    fn set(&self, value: &str) {
+        if let Some(mut file) = self.file.as_ref() {
+            let _ = file.write_all(value.as_bytes());
+        }
+    }
+}
+
+/// Lets the calling thread and those that it starts run before whatever a call has running, where that is permitted: it
+/// is to the very user whose number of processes the kernel does not bound.
+pub(super) fn run_first() {
+    let _ = rustix::process::nice(-20);
+}
+
+/// The same for the whole session, where the kernel shares processor time between sessions first.
+pub(super) fn run_session_first() {
+    let _ = fs::write("/proc/self/autogroup", "-20");
 }
 
 #[cfg(test)]
@@ -104,6 +151,7 @@ mod tests {
             processes: u32::MAX,
             free_disk: 0,
             free_memory: 0,
+            only_watched: false,
         };
         let looks = |ceilings: Ceilings| Looks::new(ceilings, [PathBuf::from("/tmp")]);
         assert_eq!(looks(none.clone()).exceeded(), None);

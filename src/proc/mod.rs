@@ -11,6 +11,7 @@
 
 mod capture;
 mod ceilings;
+mod cgroup;
 mod environment;
 mod order;
 mod self_test;

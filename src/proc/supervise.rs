@@ -27,7 +27,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
-use super::ceilings::{self, Looks};
+use super::ceilings::{self, Looks, Preference};
+use super::cgroup::Group;
 use super::order::{Order, Report};
 use super::tree;
 use crate::clock::Clock;
@@ -35,12 +36,14 @@ use crate::sandbox::{Confinement, Held};
 
 /// How long processes may take to end by themselves after the command: `> >(tee log)` is no leak.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long the killing may take; what survives it is beyond our rights.
+/// How long the killing goes on without hitting anything new; what survives that is beyond our rights.
 const KILL: Duration = Duration::from_secs(5);
+/// How long it goes on at all. Long: on a machine that is taken up by what is being killed, little happens in a second.
+const KILL_AT_MOST: Duration = Duration::from_secs(120);
 /// Most bytes of a report from inside.
 const REPORT_LIMIT: u64 = 64 * 1024;
 /// Pause between two looks at the process table.
-const PAUSE: Duration = Duration::from_millis(2);
+pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs one order from standard input; `program` is this program. Gives the exit code: 0 when a report was delivered or
 /// nobody is left to read one, 3 when there was no order.
@@ -48,13 +51,19 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub fn supervise(program: &Path) -> u8 {
     // What whoever started the runner has left open is nothing for a task. Our own end of the control socket is stdin.
     close_fds::set_fds_cloexec(3, &[]);
-    ceilings::go_first();
+    let preference = Preference::open();
     close_memory();
     serve(|order, watch| {
         watch.look(&order);
-        match order.confinement.clone() {
+        let wanted = !order.ceilings.only_watched;
+        let group = wanted.then(|| Group::new(order.ceilings.processes));
+        let start = || match order.confinement.clone() {
             Some(confinement) => Started::confined(confinement, order, program),
-            None => start(order).map(Started::plain),
+            None => start(order, &preference).map(Started::plain),
+        };
+        match group.flatten() {
+            Some(group) => group.with(start).map(|started| started.within(group)),
+            None => start(),
         }
     })
 }
@@ -64,6 +73,7 @@ pub fn supervise(program: &Path) -> u8 {
 pub fn confine() -> u8 {
     // The file that we were started from was left open for that, and is nothing for the command.
     close_fds::set_fds_cloexec(3, &[]);
+    let preference = Preference::open();
     close_memory();
     serve(|order, _| {
         let Some(confinement) = order.confinement.clone() else {
@@ -80,7 +90,7 @@ pub fn confine() -> u8 {
                     "the sandbox could not be set up from inside: {error}"
                 ))
             })?;
-            start(order)
+            start(order, &preference)
         });
         let started = starting
             .join()
@@ -127,6 +137,8 @@ struct Started {
     child: Pid,
     /// The sandbox around it.
     around: Option<Around>,
+    /// Bounds the number of its processes.
+    group: Option<Group>,
 }
 
 /// What is outside of the sandbox.
@@ -144,6 +156,14 @@ impl Started {
         Self {
             child,
             around: None,
+            group: None,
+        }
+    }
+
+    fn within(self, group: Group) -> Self {
+        Self {
+            group: Some(group),
+            ..self
         }
     }
 
@@ -186,6 +206,7 @@ impl Started {
                 confinement,
                 held,
             }),
+            group: None,
         })
     }
 }
@@ -213,7 +234,16 @@ fn not_started(message: &str) -> Report {
 }
 
 fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
-    let Started { child, around } = started;
+    let Started {
+        child,
+        around,
+        group,
+    } = started;
+    // From here on nothing is started that would have it too.
+    ceilings::run_first();
+    if around.is_some() {
+        ceilings::run_session_first();
+    }
     if let Ok(control) = control.try_clone() {
         let watch = watch.clone();
         thread::spawn(move || watch.stop_when_closed(control, child));
@@ -230,6 +260,7 @@ fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
     } else {
         end_everything(child)
     };
+    drop(group);
     let (code, signal) = (
         status.and_then(WaitStatus::exit_status),
         status.and_then(WaitStatus::terminating_signal),
@@ -291,14 +322,15 @@ fn report_from(inside: UnixStream, nonce: &str) -> Option<Report> {
     clippy::disallowed_methods,
     reason = "`proc` is the one place that starts processes"
 )]
-fn start(order: Order) -> Result<Pid, Report> {
+fn start(order: Order, preference: &Preference) -> Result<Pid, Report> {
     let Some((program, arguments)) = order.argv.split_first() else {
         return Err(Report::NotStarted {
             os_error: None,
             message: "the command line is empty".to_owned(),
         });
     };
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .envs(&order.env)
@@ -308,8 +340,9 @@ fn start(order: Order) -> Result<Pid, Report> {
         } else {
             Stdio::piped()
         })
-        .process_group(0)
-        .spawn()
+        .process_group(0);
+    let mut child = preference
+        .first(|| command.spawn())
         .map_err(|error| Report::NotStarted {
             os_error: error.raw_os_error(),
             message: format!("could not start `{program}`: {error}"),
@@ -375,6 +408,7 @@ impl Watch {
 
     /// Kills until the command is gone.
     fn stop(&self, child: Pid) {
+        tree::stop_below_us();
         self.strays.store(tree::strays(child), Ordering::SeqCst);
         self.stopped.store(true, Ordering::SeqCst);
         while !self.ended.load(Ordering::SeqCst) {
@@ -413,12 +447,17 @@ fn settled() -> bool {
 fn end_everything(child: Pid) -> u32 {
     let started = Clock::system().start();
     let mut seen = tree::Killed::default();
-    let mut taken = 0_u32;
+    let (mut taken, mut last_hit) = (0_u32, Duration::ZERO);
     loop {
+        let before = seen.count();
         seen.extend(tree::kill_below_us(child));
+        let now = started.elapsed();
+        if seen.count() > before {
+            last_hit = now;
+        }
         let children = take_in();
         taken = taken.saturating_add(children.killed);
-        if children.childless || started.elapsed() >= KILL {
+        if children.childless || now >= last_hit + KILL || now >= KILL_AT_MOST {
             // A process may be hit without having been seen, and be taken in by its own parent before us.
             return seen.count().max(taken);
         }

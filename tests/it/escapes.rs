@@ -17,14 +17,18 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::{Run, Sandbox};
 use crate::sandboxed::{Cell, PROGRAM, TRY, cells, has_mounts, is_whole};
 
-/// A task that may call Bash with anything, and a model that makes these calls.
+/// A task that may call Bash with anything, and a model that makes these calls: past the gate, which reads no scripts.
 fn hostile(yaml: &str, commands: &[&str]) -> Sandbox {
-    let mut script: Vec<_> = commands
-        .iter()
-        .map(|command| json!({ "tool_calls": [{ "name": "Bash", "input": { "command": command } }] }))
-        .collect();
+    let mut sandbox = Sandbox::new();
+    let mut script = Vec::new();
+    for (number, command) in commands.iter().enumerate() {
+        let name = format!("attack/{number}.sh");
+        let call = json!({ "name": "Bash", "input": { "command": format!("bash {name}") } });
+        script.push(json!({ "tool_calls": [call] }));
+        sandbox = sandbox.file(&format!("repo/{name}"), command);
+    }
     script.push(json!({ "text": "done" }));
-    Sandbox::new()
+    sandbox
         .task(&format!("tools: [Bash]\n{yaml}"))
         .script(&serde_json::Value::from(script).to_string())
         .args(&["--allow-bypass"])
@@ -314,7 +318,8 @@ async fn no_process_of_a_command_holds_the_socket_or_writes_the_report() {
         let finished = cell.run(spec).await.unwrap();
         // The kernel lets a command end its parent where Landlock does not scope signals; that is told as a signal.
         if cell.layers.landlock.is_some() {
-            assert_eq!(finished.stdout.text, "0\n", "{name}");
+            // The shell's own copy of its standard error is among what it wrote to.
+            assert_eq!(finished.stdout.text.lines().last(), Some("0"), "{name}");
             assert_eq!(finished.ending, Ending::Exited(3), "{name}");
         } else {
             assert_ne!(
@@ -388,7 +393,9 @@ async fn a_call_that_ends_leaves_the_placeholders_of_another_run_alone() {
         );
         let first = cell.bash(&long);
         let second = async {
-            until("the first call runs", || cell.at("ws/up").exists());
+            let up = cell.at("ws/up");
+            let waited = move || until("the first call runs", || up.exists());
+            tokio::task::spawn_blocking(waited).await.unwrap();
             assert_eq!(cell.bash("echo second").await, "second\n");
             let there = stands(&cell.at("ws"));
             fs::write(cell.at("ws/go"), "").unwrap();
@@ -472,14 +479,10 @@ fn a_workspace_that_holds_the_home_directory_is_refused() {
             "workspace: { path: ../home, isolation: copy }\n",
             "the home directory",
         ),
-        ("workspace: { path: / }\n", "the whole machine"),
+        ("workspace: { path: / }\n", "the root of the file system"),
     ] {
         let run = refused(&format!("{yaml}{allow}"), "home").exit(2);
-        assert!(
-            run.stderr().contains(what) && run.stderr().contains("`HOME` set"),
-            "{yaml}: {}",
-            run.stderr()
-        );
+        assert!(run.stderr().contains(what), "{yaml}: {}", run.stderr());
     }
     let additional = "permissions: { allow: [Bash], additional_directories: [../home] }\n";
     let run = refused(additional, "home").exit(2);
@@ -589,22 +592,72 @@ async fn with_ceilings(cell: &Cell, ceilings: Ceilings, script: &str) -> String 
     run.await.unwrap_err().to_string()
 }
 
+/// Starts 400 processes that end by themselves, and says how many it could start. Never more: a bomb without an end takes
+/// the machine along when a bound is missing.
+const SPAWNER: &str = r"perl -e '
+    for (1..400) { my $p = fork; if (!defined $p) { $failed++ } elsif (!$p) { sleep 20; exit } else { push @p, $p } }
+    print scalar(@p), qq( started, $failed failed\n); kill KILL => @p;'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_starts_no_more_processes_than_it_may_whoever_runs_it() {
+    for (name, cell) in cells() {
+        let few = Ceilings {
+            processes: 60,
+            ..Ceilings::default()
+        };
+        let launcher = cell.launcher().with_ceilings(few);
+        let (redactor, cancel) = (Arc::new(Redactor::default()), CancellationToken::new());
+        let run = launcher.run(cell.spec(SPAWNER), redactor, &cancel);
+        match run.await {
+            Ok(finished) => {
+                let said = finished.stdout.text;
+                let started: Option<u32> = said
+                    .split(' ')
+                    .next()
+                    .and_then(|number| number.parse().ok());
+                assert!(
+                    started.is_some_and(|started| started < 60),
+                    "{name}: {said}"
+                );
+            }
+            // No control group can be made here, and the limit of a user does not bind root.
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("60 are the most"), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_of_processes_that_leave_their_session_and_end_at_once_is_caught() {
+    for (name, cell) in cells() {
+        // One process at a time, which ends by itself in some seconds.
+        let chain = "perl -MPOSIX -e 'for (1..20000) { my $p = fork; exit if $p; POSIX::setsid(); print STDOUT qq(x) if $_ == 100 }' </dev/null & sleep 0.3";
+        let finished = cell.try_bash(chain).await.unwrap();
+        assert_eq!(finished.ending, Ending::Exited(0), "{name}");
+        assert!(finished.leaked >= 1, "{name}: {finished:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_too_much_is_ended_and_says_of_what() {
     let none = Ceilings {
         processes: u32::MAX / 4,
         free_disk: 0,
         free_memory: 0,
+        only_watched: true,
     };
     for (name, cell) in cells() {
-        let bomb = Ceilings {
+        let few = Ceilings {
             processes: 60,
             ..none.clone()
         };
-        // Stops by itself.
-        let spawn = "for i in {1..200}; do sleep 5 & done; wait";
-        let error = with_ceilings(&cell, bomb, spawn).await;
-        assert!(error.contains("60 are the most"), "{name}: {error}");
+        // An ordinary user's are bounded by the kernel before they are too many.
+        if rustix::process::geteuid().is_root() {
+            let error = with_ceilings(&cell, few, SPAWNER).await;
+            assert!(error.contains("60 are the most"), "{name}: {error}");
+        }
         let disk = Ceilings {
             free_disk: u64::MAX,
             ..none.clone()
