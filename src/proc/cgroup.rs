@@ -17,7 +17,7 @@ use super::supervise::PAUSE;
 /// Where the hierarchies are mounted, by the convention of systemd and of container runtimes.
 const VERSION_1: &str = "/sys/fs/cgroup/pids";
 const VERSION_2: &str = "/sys/fs/cgroup";
-/// Begins the name of a group; the id of its supervisor ends it.
+/// Begins the name of a group; the id of its supervisor follows, and what tells it from one in another namespace.
 const PREFIX: &str = "agent-batch-";
 /// How often the kernel is asked to remove a group whose last process is just going.
 const TRIES: usize = 50;
@@ -31,7 +31,7 @@ pub(super) struct Group {
 
 impl Group {
     /// A group for at most so many processes and threads; none where that is not permitted.
-    pub(super) fn new(most: u32) -> Option<Self> {
+    pub(super) fn new(most: u32, nonce: &str) -> Option<Self> {
         let table = fs::read_to_string("/proc/self/cgroup").ok()?;
         let (root, own) = place(&table)?;
         let own = root.join(own);
@@ -39,12 +39,12 @@ impl Group {
         parents.dedup();
         parents
             .iter()
-            .find_map(|parent| Self::below(parent, &own, most))
+            .find_map(|parent| Self::below(parent, &own, most, nonce))
     }
 
-    fn below(parent: &Path, own: &Path, most: u32) -> Option<Self> {
+    fn below(parent: &Path, own: &Path, most: u32, nonce: &str) -> Option<Self> {
         remove_stale(parent);
-        let path = parent.join(format!("{PREFIX}{}", id()));
+        let path = parent.join(format!("{PREFIX}{}-{}", id(), nonce.get(..8)?));
         fs::create_dir(&path).ok()?;
         let group = Self {
             path,
@@ -106,7 +106,7 @@ fn remove_stale(parent: &Path) {
         let id = name
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX))
-            .and_then(|id| id.parse::<u32>().ok());
+            .and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
         if id.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
             let _ = fs::remove_dir(entry.path());
         }

@@ -56,7 +56,7 @@ pub fn supervise(program: &Path) -> u8 {
     serve(|order, watch| {
         watch.look(&order);
         let wanted = !order.ceilings.only_watched;
-        let group = wanted.then(|| Group::new(order.ceilings.processes));
+        let group = wanted.then(|| Group::new(order.ceilings.processes, &order.nonce));
         let start = || match order.confinement.clone() {
             Some(confinement) => Started::confined(confinement, order, program),
             None => start(order, &preference).map(Started::plain),
