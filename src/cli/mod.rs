@@ -5,9 +5,11 @@
 
 mod args;
 mod check;
+mod claim;
 mod explain;
 mod github;
 mod load;
+mod plan;
 mod report;
 mod run;
 mod schema;
