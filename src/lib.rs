@@ -6,7 +6,7 @@
 //! | floor | what it holds |
 //! |---|---|
 //! | facts | values without I/O: text, secrets, messages, usage, outcomes, events |
-//! | reading | events in, bytes out: every report is a fold over the transcript |
+//! | reading | files by their name, bounded; events in, bytes out: every report is a fold over the transcript |
 //! | deciding | pure decisions: budgets and the permission gate |
 //! | doing | sandbox, processes, workspaces, hooks, models, tools, checks |
 //! | saying | the task file: `TaskSpec` (what YAML may say) becomes `Task` (everything resolved) |
@@ -22,6 +22,7 @@ pub mod usage;
 pub mod outcome;
 pub mod event;
 // reading
+pub mod file;
 pub mod report;
 // deciding
 pub mod budget;

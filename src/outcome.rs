@@ -64,6 +64,26 @@ pub enum OnDenied {
     Ignore,
 }
 
+/// How often a task is run as a measurement, and how many of these runs have to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trials {
+    /// How often it is run, from 1 to [`Trials::MOST`].
+    pub count: u32,
+    /// How many of these runs have to pass, from 1 to `count`.
+    pub pass: u32,
+}
+
+impl Trials {
+    /// The most trials of one task.
+    pub const MOST: u32 = 100;
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        Self { count: 1, pass: 1 }
+    }
+}
+
 /// How the checks of a task went, taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksResult {

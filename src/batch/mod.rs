@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::event::SharedSink;
 use crate::hook::CallbackSpec;
 use crate::model::Model;
+use crate::outcome::Outcome;
 use crate::proc::Launcher;
 use crate::redact::Redactor;
 use crate::task::Task;
@@ -34,6 +35,18 @@ pub struct Job {
     pub task: Arc<Task>,
     /// Its model.
     pub model: Arc<dyn Model>,
+    /// The attempts of the task that an earlier run has made, by number; for a run that goes on with that one.
+    pub earlier: Vec<EarlierAttempt>,
+}
+
+/// An attempt that an earlier run has made. Its transcript stays, and the next attempt has the next number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EarlierAttempt {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How it ended. One whose row in the table of outcomes says `retryable` (`unfinished` among them) is to be made up
+    /// for and counts against no limit on retries; any other one is a trial that is done.
+    pub outcome: Outcome,
 }
 
 /// A run of many tasks.

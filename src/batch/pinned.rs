@@ -3,14 +3,15 @@
 //! Task files and the project's file are read once, so a change has no effect on the run; but somebody who changes them
 //! meanwhile has got somewhere where nobody should, or prepares the next run. Such a run is not to be trusted.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Most bytes that are hashed of a file: the largest task file, and one more.
-const MOST: u64 = crate::task::LARGEST_FILE + 1;
+use crate::file;
+
+/// The largest file that is pinned: a task file cannot be larger.
+const MOST: u64 = crate::task::LARGEST_FILE;
 
 /// Files with the hashes that they had.
 #[derive(Debug, Default)]
@@ -39,13 +40,7 @@ impl Pinned {
 }
 
 fn hash(path: &Path) -> io::Result<[u8; 32]> {
-    // A FIFO that came in place of the file would be read without end.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
-    Ok(Sha256::digest(&bytes).into())
+    Ok(Sha256::digest(file::read(path, MOST)?).into())
 }
 
 #[cfg(test)]

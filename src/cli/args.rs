@@ -123,7 +123,7 @@ pub(super) struct ExplainArgs {
     /// The input of the call, a JSON object
     #[arg(long, value_name = "JSON", required_unless_present = "cases")]
     pub(super) input: Option<String>,
-    /// Answer every case of a file instead (JSON lines, each with its own mode and rules), and compare with what it expects
+    /// Answer every case of a file instead (JSON lines, each with its own mode and rules; `-`: standard input), and compare with what it expects
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(super) cases: Option<PathBuf>,
 }

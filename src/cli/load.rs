@@ -10,6 +10,7 @@ use crate::batch::Job;
 use crate::cli::args::{RunArgs, TaskArgs};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, say};
+use crate::file;
 use crate::model::anthropic::{self, Anthropic};
 use crate::model::http::{self, Connection};
 use crate::model::scripted::{Script, Scripted};
@@ -22,6 +23,9 @@ use crate::text;
 const KEY: &str = "ANTHROPIC_API_KEY";
 /// The variable that names another address of it.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";
+
+/// The largest file of extra root certificates, in bytes.
+const LARGEST_ROOTS: u64 = 16 * 1024 * 1024;
 
 /// The tasks, or the exit code after everything that is wrong was said.
 pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit> {
@@ -231,6 +235,7 @@ pub(super) fn jobs(
         jobs.push(Job {
             task: Arc::new(task),
             model,
+            earlier: Vec::new(),
         });
     }
     Ok(jobs)
@@ -268,14 +273,14 @@ fn anthropic(
 
 /// Extra root certificates, for networks that open TLS.
 fn connection(settings: &Settings) -> Result<Connection, ModelError> {
-    let Some(file) = settings.file("NODE_EXTRA_CA_CERTS") else {
+    let Some(roots) = settings.file("NODE_EXTRA_CA_CERTS") else {
         return Ok(Connection::default());
     };
-    let extra_roots = std::fs::read(file).map_err(|error| ModelError {
+    let extra_roots = file::read(roots, LARGEST_ROOTS).map_err(|error| ModelError {
         kind: ModelErrorKind::Api,
         message: format!(
             "NODE_EXTRA_CA_CERTS: `{}` could not be read: {error}",
-            file.display()
+            roots.display()
         ),
     })?;
     Ok(Connection {

@@ -1,11 +1,11 @@
 //! `agent-batch report`: every report of a run directory again, from its transcripts alone.
 
-use std::fs::File;
 use std::path::Path;
 
 use crate::cli::args::ReportArgs;
 use crate::cli::settings::Settings;
 use crate::cli::{fail, run, say};
+use crate::file;
 use crate::outcome::Exit;
 use crate::report::run_dir;
 
@@ -37,5 +37,5 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
 
 /// Whether a run holds the directory's lock.
 fn is_in_use(directory: &Path) -> bool {
-    File::open(directory.join(run_dir::LOCK)).is_ok_and(|lock| lock.try_lock_shared().is_err())
+    file::open(&directory.join(run_dir::LOCK)).is_ok_and(|lock| lock.try_lock_shared().is_err())
 }

@@ -221,6 +221,9 @@ fn planned(job: &Job) -> PlannedTask {
         tags: task.tags.clone(),
         isolation: task.isolation.name().to_owned(),
         on_denied: task.on_denied,
+        trials: task.trials,
+        retries: task.retries,
+        group: task.group.clone(),
     }
 }
 
@@ -242,7 +245,7 @@ fn claim(out: &Path, plan: &RunPlan) -> Result<File, (Exit, String)> {
         return Err((Exit::Usage, message));
     }
     fs::create_dir_all(out).map_err(io)?;
-    let lock = File::create(out.join(run_dir::LOCK)).map_err(io)?;
+    let lock = lock_file(&out.join(run_dir::LOCK)).map_err(io)?;
     if lock.try_lock().is_err() {
         let message = format!(
             "another run is using `{}`; name another one with `--out`",
@@ -256,6 +259,23 @@ fn claim(out: &Path, plan: &RunPlan) -> Result<File, (Exit, String)> {
     files::write(&out.join(run_dir::PLAN), plan.as_bytes())
         .map_err(|error| (Exit::Infrastructure, error.to_string()))?;
     Ok(lock)
+}
+
+/// The lock's file, made if there is none. The directory may come from a checkout: nothing behind a link is opened, and a
+/// pipe is not waited for.
+fn lock_file(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other(format!(
+            "`{}` is no regular file",
+            run_dir::LOCK
+        )))
+    }
 }
 
 fn is_empty(directory: &Path) -> io::Result<bool> {

@@ -4,7 +4,6 @@
 //! hashed before the first model call and again before each run; a hook that changed does not run. The hash is compared
 //! in place, and no copy is run, because scripts look for their neighbours through `$0`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -53,10 +52,7 @@ impl Pin {
 
 /// The hash of a regular file. Anything else is refused: a FIFO or a device would be read without end.
 fn hash(path: &Path) -> io::Result<Hash> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut file = File::open(path)?;
+    let mut file = crate::file::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use crate::outcome::OnDenied;
+use crate::outcome::{OnDenied, Trials};
 
 /// The version of the format of `run.json`. A new field gets a default; a changed meaning gets a new version.
 pub const VERSION: u32 = 1;
@@ -31,7 +31,7 @@ pub struct RunPlan {
 }
 
 /// One task of the plan, with what reports say of a task that never started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task's name, unique in the plan.
     pub name: String,
@@ -52,6 +52,15 @@ pub struct PlannedTask {
     /// What a denial means.
     #[serde(default)]
     pub on_denied: OnDenied,
+    /// How often it is run as a measurement, and how many of these runs have to pass.
+    #[serde(default)]
+    pub trials: Trials,
+    /// How many attempts that ended in infrastructure may be made up for.
+    #[serde(default)]
+    pub retries: u32,
+    /// The group whose limit on tasks at the same time it falls under.
+    #[serde(default)]
+    pub group: Option<String>,
 }
 
 /// A `run.json` that cannot be used.
@@ -149,6 +158,9 @@ mod tests {
             tags: vec!["lint".into()],
             isolation: "copy".into(),
             on_denied: OnDenied::Warn,
+            trials: Trials { count: 5, pass: 4 },
+            retries: 2,
+            group: Some("api".into()),
         };
         RunPlan::new("0.1.0", datetime!(2026-01-02 03:04:05 UTC), 4, vec![task])
     }

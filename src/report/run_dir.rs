@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::file;
 use crate::report::plan::{PlanError, RunPlan};
 use crate::report::summary::Summary;
 use crate::report::transcript;
@@ -94,12 +95,7 @@ pub struct Loaded {
 pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let path = directory.join(PLAN);
     let text = regular(&path)
-        .and_then(|size| match size {
-            0..=LARGEST_PLAN => fs::read(&path),
-            _ => Err(io::Error::other(format!(
-                "larger than {LARGEST_PLAN} bytes"
-            ))),
-        })
+        .and_then(|()| file::read(&path, LARGEST_PLAN))
         .map_err(|source| LoadError::Io {
             path: path.clone(),
             source,
@@ -136,12 +132,11 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     })
 }
 
-/// The size of a regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
+/// Refuses what is no regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
 /// could lead out of it or never return.
-fn regular(path: &Path) -> io::Result<u64> {
-    let facts = fs::symlink_metadata(path)?;
-    if facts.is_file() {
-        Ok(facts.len())
+fn regular(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_file() {
+        Ok(())
     } else {
         Err(io::Error::other("expected a regular file"))
     }
@@ -191,7 +186,7 @@ fn replay(
         line,
         reason,
     };
-    let reader = match regular(path).and_then(|_| transcript::read(path)) {
+    let reader = match regular(path).and_then(|()| transcript::read(path)) {
         Ok(reader) => reader,
         // The attempt's directory is made before the transcript.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Kind, Sink, VERSION};
+use crate::file;
 
 /// The longest line that is read, in bytes. A longer one is damage.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
@@ -118,7 +119,7 @@ pub struct Reader<R> {
 /// # Errors
 /// The file cannot be opened; the error names the path.
 pub fn read(path: &Path) -> io::Result<Reader<BufReader<File>>> {
-    let file = File::open(path).map_err(|error| named("open", path, &error))?;
+    let file = file::open(path).map_err(|error| named("open", path, &error))?;
     Ok(Reader::new(path, BufReader::new(file)))
 }
 

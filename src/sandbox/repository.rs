@@ -37,11 +37,10 @@ pub(super) fn git_below(workspace: &Path) -> Vec<PathBuf> {
 pub(super) fn work_tree(git: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let no = || io::Error::from(io::ErrorKind::InvalidData);
     let read = |path: &Path| -> io::Result<String> {
-        let found = fs::symlink_metadata(path)?;
-        if !found.is_file() || found.len() > POINTER {
+        if !fs::symlink_metadata(path)?.is_file() {
             return Err(no());
         }
-        fs::read_to_string(path)
+        crate::file::read_text(path, POINTER)
     };
     let text = read(git)?;
     let target = text.trim().strip_prefix("gitdir: ").ok_or_else(no)?;

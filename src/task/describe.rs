@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::diagnostic::one_line;
 use super::{ModelRef, Task, lint};
 use crate::check::TimeSpan;
+use crate::outcome::Trials;
 use crate::policy::{Mode, Rule};
 use crate::sandbox::{self, Network};
 use crate::workspace::Isolation;
@@ -61,6 +62,19 @@ pub fn describe(task: &Task) -> String {
     table.row("sandbox", &sandbox(task));
     table.row("limits", &limits(task));
     table.row("turns", &task.turns.len().to_string());
+    if task.trials != Trials::default() {
+        let Trials { count, pass } = task.trials;
+        table.row("trials", &format!("{count}, of which {pass} have to pass"));
+    }
+    if task.retries > 0 {
+        table.row(
+            "retries",
+            &format!("{} after infrastructure errors", task.retries),
+        );
+    }
+    if let Some(group) = &task.group {
+        table.row("group", group);
+    }
     if task.checks.is_empty() {
         table.row(
             "checks",

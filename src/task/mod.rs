@@ -22,13 +22,14 @@ mod spec;
 mod strict;
 mod suggest;
 mod tree;
+mod trials_spec;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::budget::Limits;
 use crate::check::Check;
-use crate::outcome::OnDenied;
+use crate::outcome::{OnDenied, Trials};
 use crate::policy::{Mode, Rule};
 use crate::workspace::Isolation;
 
@@ -42,6 +43,7 @@ pub use spec::{
     DefaultsSpec, HookCommandSpec, HookEventName, HooksSpec, LimitsSpec, PermissionsSpec,
     PolicySpec, ProjectSpec, TaskSpec, WorkspaceSpec,
 };
+pub use trials_spec::TrialsSpec;
 
 /// The name of the project's file, at the root of the project.
 pub const PROJECT_FILE: &str = "agent-batch.yaml";
@@ -95,6 +97,12 @@ pub struct Task {
     pub checks: Vec<Arc<dyn Check>>,
     /// Hooks in order.
     pub hooks: Vec<crate::hook::HookSpec>,
+    /// How often it is run as a measurement, and how many of these runs have to pass.
+    pub trials: Trials,
+    /// How many attempts that ended in infrastructure may be made up for, over all trials.
+    pub retries: u32,
+    /// The group whose limit on tasks at the same time it falls under.
+    pub group: Option<String>,
 }
 
 /// `provider/model`, resolved.

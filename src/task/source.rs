@@ -1,7 +1,6 @@
 //! Reads a task file as text: whatever lies at the path, the answer is text that YAML may be in, or one clear error.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,35 +19,21 @@ pub(super) fn read(file: &TaskFile) -> Result<Arc<str>, Box<Diagnostic>> {
     text(&file.display, bytes)
 }
 
-/// Not more than one byte above the limit is read, whatever the file's size claims to be.
 fn bytes(file: &TaskFile) -> Result<Vec<u8>, Box<Diagnostic>> {
     let error = |message: String| Box::new(Diagnostic::error(&file.display, message));
-    let unreadable = |reason: std::io::Error| match reason.kind() {
-        std::io::ErrorKind::NotFound => error("no such file".to_owned()),
-        _ => error(format!("the file could not be read: {reason}")),
-    };
-    // Asked before it is opened: opening a FIFO would wait for a writer.
-    let metadata = std::fs::metadata(&file.absolute).map_err(unreadable)?;
-    if metadata.is_dir() {
-        return Err(Box::new(
+    crate::file::read(&file.absolute, LARGEST_FILE).map_err(|reason| match reason.kind() {
+        ErrorKind::NotFound => error("no such file".to_owned()),
+        ErrorKind::IsADirectory => Box::new(
             Diagnostic::error(&file.display, "expected a task file, found a directory")
                 .with_hint("name the files in it, as in `tasks/*.yaml`"),
-        ));
-    }
-    if !metadata.is_file() {
-        return Err(error("expected a regular file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    File::open(&file.absolute)
-        .and_then(|opened| opened.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(error(format!(
+        ),
+        ErrorKind::FileTooLarge => error(format!(
             "the file is larger than {} KiB, which is the most a task file may have",
             LARGEST_FILE / 1024
-        )));
-    }
-    Ok(bytes)
+        )),
+        ErrorKind::InvalidInput => error("expected a regular file".to_owned()),
+        _ => error(format!("the file could not be read: {reason}")),
+    })
 }
 
 /// Bytes as text that a YAML parser may see.

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::rule_spec::RuleSpec;
+use super::trials_spec::TrialsSpec;
 use crate::check::{CheckSpec, TimeSpan};
 use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
@@ -63,6 +64,15 @@ pub struct TaskSpec {
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
     pub hooks: HooksSpec,
+    /// Runs the task more than once, as a measurement: `5`, or `{ count: 5, pass: 4 }` when not all of them have to pass.
+    pub trials: Option<TrialsSpec>,
+    /// How often the task may be tried again after an infrastructure error, over all its trials. A task that failed is
+    /// never tried again. Default: 0.
+    #[schemars(range(min = 0, max = 10))]
+    pub retries: Option<u64>,
+    /// A word; the operator may limit how many tasks of a group run at the same time.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9._-]+$"), length(max = 100))]
+    pub group: Option<String>,
 }
 
 /// What the agent may do. What no rule and no mode allows is denied; nobody is ever asked.
@@ -248,6 +258,11 @@ pub struct DefaultsSpec {
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
     pub hooks: HooksSpec,
+    /// The retries of tasks that say nothing of them.
+    #[schemars(range(min = 0, max = 10))]
+    pub retries: Option<u64>,
+    /// The group of tasks that name none.
+    pub group: Option<String>,
 }
 
 /// What no task can go beyond. A task that asks for more is an error.

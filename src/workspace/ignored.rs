@@ -90,7 +90,7 @@ fn parse(directory: &Path, file: &Path) -> io::Result<Option<Gitignore>> {
     if !regular {
         return Ok(None);
     }
-    let text = fs::read(file).map_err(|error| at(file, &error))?;
+    let text = crate::file::read(file, FILE_LIMIT).map_err(|error| at(file, &error))?;
     let mut builder = GitignoreBuilder::new(directory);
     for line in String::from_utf8_lossy(&text).lines() {
         let _ = builder.add_line(None, line);

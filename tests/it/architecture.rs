@@ -133,3 +133,25 @@ fn only_the_agent_calls_tools() {
         "a tool is called in one place, with the permit of the gate"
     );
 }
+
+#[test]
+fn files_are_read_by_name_in_the_one_bounded_way() {
+    // They read what stands in a directory that they opened, what the kernel writes, or what nobody named.
+    const OTHERS: [&str; 5] = ["file", "workspace", "sandbox", "proc", "tool"];
+    let mut files = Vec::new();
+    rust_files(&root().join("src"), &mut files);
+    let reads: Vec<String> = files
+        .iter()
+        .filter(|file| !OTHERS.contains(&module_of(file).as_str()))
+        .filter(|file| {
+            let source = fs::read_to_string(file).unwrap();
+            let code = source.split("#[cfg(test)]").next().unwrap();
+            ["fs::read(", "fs::read_to_string(", "File::open("]
+                .iter()
+                .any(|call| code.contains(call))
+        })
+        .map(|file| file.strip_prefix(root()).unwrap().display().to_string())
+        .filter(|path| !path.contains("tests"))
+        .collect();
+    assert!(reads.is_empty(), "use `crate::file`: {reads:?}");
+}

@@ -150,3 +150,89 @@ fn nothing_of_the_checkout_is_configuration() {
             .is_empty()
     );
 }
+
+/// Whatever a name leads to, the answer is one clear error and not a process that waits or grows.
+#[test]
+fn what_is_no_regular_file_or_too_large_is_refused_by_every_command() {
+    let sandbox = Sandbox::new().file("run/run.json", "{}");
+    let path = |name: &str| sandbox.path().join(name);
+    let huge = std::fs::File::create(path("huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    for pipe in ["pipe", "run/run.lock"] {
+        let made = sandbox.shell(&format!("mkfifo {pipe}"));
+        assert!(made.output.status.success(), "{}", made.stderr());
+    }
+    std::fs::create_dir(path("plan-is-huge")).unwrap();
+    std::fs::hard_link(path("huge"), path("plan-is-huge/run.json")).unwrap();
+    for (command, told) in [
+        ("explain --cases /dev/zero", "expected a regular file"),
+        ("explain --cases pipe", "expected a regular file"),
+        ("explain --cases huge", "larger than"),
+        ("explain --cases run", "expected a regular file"),
+        ("check pipe", "expected a regular file"),
+        ("check /dev/zero", "expected a regular file"),
+        ("check huge", "larger than"),
+        (
+            "check --project pipe run/run.json",
+            "expected a regular file",
+        ),
+        ("check --project huge run/run.json", "larger than"),
+        ("show /dev/zero", "expected a regular file"),
+        ("show pipe", "expected a regular file"),
+        ("report plan-is-huge", "larger than"),
+        ("report run", "run.json"),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let run = sandbox.call(&words);
+        let stderr = run.stderr();
+        assert_eq!(run.output.status.code(), Some(2), "{command}: {stderr}");
+        assert!(stderr.contains(told), "{command}: {stderr}");
+    }
+}
+
+#[test]
+fn a_prepared_run_directory_neither_holds_the_run_up_nor_leads_it_out() {
+    let sandbox = Sandbox::new()
+        .script("- text: done\n")
+        .task("")
+        .file("outside", "mine")
+        .file("agent-batch-results/run.json", "{}");
+    let made = sandbox.shell("ln -s ../outside agent-batch-results/run.lock");
+    assert!(made.output.status.success());
+    sandbox.run().exit(3);
+    let made =
+        sandbox.shell("rm agent-batch-results/run.lock; mkfifo agent-batch-results/run.lock");
+    assert!(made.output.status.success());
+    let run = sandbox.run().exit(3);
+    assert_eq!(run.read("outside"), "mine");
+}
+
+#[test]
+fn cases_come_from_standard_input_too_and_a_line_has_a_length() {
+    let sandbox = Sandbox::new()
+        .file(
+            "long.jsonl",
+            format!("{{\"id\":\"a\",\"why\":\"{}\"}}\n", "x".repeat(300_000)),
+        )
+        .file(
+            "one.jsonl",
+            "{\"id\":\"a\",\"command\":\"id\",\"expect\":\"deny\"}\n",
+        );
+    let stdin = |name: &str| std::fs::File::open(sandbox.path().join(name)).unwrap();
+    let from = |file: &str| {
+        let mut command = sandbox.command(&["explain", "--cases", "-"]);
+        command.stdin(stdin(file)).output().unwrap()
+    };
+    let good = from("one.jsonl");
+    assert_eq!(good.status.code(), Some(0));
+    let long = from("long.jsonl");
+    assert_eq!(long.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&long.stderr).contains("-:1: the line is longer"));
+    let endless = sandbox
+        .command(&["explain", "--cases", "-"])
+        .stdin(std::fs::File::open("/dev/zero").unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(endless.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&endless.stderr).contains("larger than"));
+}

@@ -49,6 +49,7 @@ fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
         tags: vec!["nightly".into()],
         isolation: "copy".into(),
         on_denied: OnDenied::Fail,
+        ..PlannedTask::default()
     }
 }
 

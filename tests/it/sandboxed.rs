@@ -880,6 +880,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         jobs: vec![Job {
             task: Arc::new(task),
             model,
+            earlier: Vec::new(),
         }],
         parallel: 1,
         base: root.clone(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use agent_batch::check::{CheckContext, Finding};
 use agent_batch::event::CheckResult;
-use agent_batch::outcome::OnDenied;
+use agent_batch::outcome::{OnDenied, Trials};
 use agent_batch::policy::Mode;
 use agent_batch::proc::Launcher;
 use agent_batch::task::{
@@ -700,5 +700,59 @@ proptest! {
             prop_assert!(!errors.is_empty());
             prop_assert!(!render_all(&errors, false).is_empty());
         }
+    }
+}
+
+/// A task with these lines beside what every task needs.
+fn load_lines(lines: &str) -> Result<Loaded, Vec<Diagnostic>> {
+    load_bytes(format!("model: anthropic/claude-sonnet-5\nprompt: go\n{lines}").as_bytes())
+}
+
+#[test]
+fn trials_are_a_number_or_a_number_and_how_many_have_to_pass() {
+    let trials = |lines: &str| load_lines(lines).unwrap().tasks[0].trials;
+    let of = |count, pass| Trials { count, pass };
+    assert_eq!(trials(""), of(1, 1));
+    assert_eq!(trials("trials: 5"), of(5, 5));
+    assert_eq!(trials("trials: { count: 5, pass: 4 }"), of(5, 4));
+    assert_eq!(trials("trials: { count: 5 }"), of(5, 5));
+    let task = load_lines("retries: 2\ngroup: staging-db\n")
+        .unwrap()
+        .tasks
+        .remove(0);
+    assert_eq!(
+        (task.retries, task.group.as_deref()),
+        (2, Some("staging-db"))
+    );
+}
+
+#[test]
+fn trials_retries_and_groups_out_of_range_are_errors_at_their_place() {
+    for (lines, place, message) in [
+        ("trials: 0", (3, 9), "1 to 100 trials"),
+        ("trials: { count: 101 }", (3, 18), "1 to 100 trials"),
+        (
+            "trials: { count: 5, pass: 6 }",
+            (3, 27),
+            "1 to 5 can have to pass",
+        ),
+        (
+            "trials: { count: 5, pass: 0 }",
+            (3, 27),
+            "1 to 5 can have to pass",
+        ),
+        ("trials: { pass: 2 }", (3, 9), "count"),
+        ("trials: often", (3, 9), "a whole number, or a map"),
+        ("retries: 11", (3, 10), "at most 10 times"),
+        ("group: a b", (3, 8), "`a b` does not fit"),
+    ] {
+        let errors = load_lines(lines).unwrap_err();
+        assert_eq!(errors.len(), 1, "{lines}");
+        assert!(
+            errors[0].message.contains(message),
+            "{lines}: {}",
+            errors[0].message
+        );
+        assert_eq!((errors[0].line(), errors[0].column()), place, "{lines}");
     }
 }

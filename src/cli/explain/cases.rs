@@ -5,7 +5,7 @@
 //! run.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,10 +15,16 @@ use serde_json::{Value, json};
 use super::world::{WORKSPACE, World};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, print};
+use crate::file;
 use crate::outcome::Exit;
 use crate::policy::{
     self, Action, Call, Denial, Effect, Mode, Permit, Policy, Roots, Rule, Source,
 };
+
+/// The largest file of cases, in bytes.
+const LARGEST_FILE: u64 = 16 * 1024 * 1024;
+/// The longest line of one, in bytes: a command may have 16 KiB, and each byte of it six as an escape.
+const LONGEST_LINE: usize = 256 * 1024;
 
 /// One line of the file.
 #[derive(Debug, Deserialize)]
@@ -88,7 +94,12 @@ enum Answer {
 /// Prints one JSON line per case. Exit 1 when an answer is not the expected one, 2 when the file cannot be read.
 pub(super) fn cases(file: &Path, settings: &Settings) -> Exit {
     let shown = file.display();
-    let text = match fs::read_to_string(settings.base.join(file)) {
+    let read = if file == Path::new("-") {
+        file::read_stream(io::stdin().lock(), LARGEST_FILE)
+    } else {
+        file::read_text(&settings.base.join(file), LARGEST_FILE)
+    };
+    let text = match read {
         Ok(text) => text,
         Err(error) => {
             return fail(
@@ -117,6 +128,11 @@ fn parse(text: &str) -> Result<Vec<(usize, Case)>, String> {
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() {
             continue;
+        }
+        if line.len() > LONGEST_LINE {
+            return Err(format!(
+                "{number}: the line is longer than {LONGEST_LINE} bytes, which is the most that a case may have"
+            ));
         }
         let case: Case =
             serde_json::from_str(line).map_err(|error| format!("{number}: no case: {error}"))?;

@@ -24,8 +24,6 @@
 //! read differently than it was written proves nothing.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -108,15 +106,8 @@ impl Script {
             place: None,
             message,
         };
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|opened| opened.take(SIZE_LIMIT + 1).read_to_string(&mut text))
+        let text = crate::file::read_text(path, SIZE_LIMIT)
             .map_err(|error| unreadable(format!("the script cannot be read: {error}")))?;
-        if text.len() as u64 > SIZE_LIMIT {
-            return Err(unreadable(format!(
-                "the script is larger than {SIZE_LIMIT} bytes"
-            )));
-        }
         Self::parse(&file, &text)
     }
 

@@ -52,6 +52,7 @@ impl TaskSummary {
             tags: std::mem::take(&mut self.tags),
             isolation: std::mem::take(&mut self.isolation),
             on_denied: self.on_denied,
+            ..PlannedTask::default()
         });
         next.earlier = std::mem::take(&mut self.earlier);
         if let Some(transcript) = self.transcript.take() {

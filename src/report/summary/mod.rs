@@ -175,12 +175,7 @@ impl Summary {
 fn unplanned(name: &str) -> PlannedTask {
     PlannedTask {
         name: name.to_owned(),
-        file: String::new(),
         line: 1,
-        model: String::new(),
-        mode: String::new(),
-        tags: Vec::new(),
-        isolation: String::new(),
-        on_denied: OnDenied::default(),
+        ..PlannedTask::default()
     }
 }

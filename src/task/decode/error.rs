@@ -74,24 +74,15 @@ impl Error {
 }
 
 /// Keys that people bring from elsewhere, with what to write here: the map it stands in, the key, the advice.
-const ELSEWHERE: [(&str, &str, &str); 6] = [
+const ELSEWHERE: [(&str, &str, &str); 5] = [
     (
         "permissions",
         "ask",
         "nobody can be asked in a run without a person: put the rule under `allow` or `deny`",
     ),
     ("permissions", "defaultMode", "write `mode`"),
-    (
-        "",
-        "matrix",
-        "a task file is one task for now: write one file for each combination",
-    ),
-    ("", "trials", "repeated measurement is not available yet"),
-    (
-        "",
-        "retries",
-        "failed calls of the model are retried without being told to",
-    ),
+    ("", "repeat", "write `trials`"),
+    ("", "retry", "write `retries`"),
     ("", "steps", "write `max_steps` under `limits`"),
 ];
 

@@ -12,6 +12,7 @@ mod limits;
 mod model;
 mod permissions;
 mod prompt;
+mod repetition;
 mod sandbox;
 mod tools;
 
@@ -304,6 +305,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let (sandbox, network) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
+    let repetition = repetition::resolve(cx, findings);
     if findings.errors.len() > before {
         return None;
     }
@@ -330,5 +332,8 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         network,
         checks,
         hooks,
+        trials: repetition.trials,
+        retries: repetition.retries,
+        group: repetition.group,
     })
 }
