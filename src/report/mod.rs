@@ -12,6 +12,7 @@
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
 //! | [`json`] | programs |
+//! | [`html`] | a person who wants to see what happened |
 //! | [`github`] | the step summary, annotations and outputs of GitHub Actions |
 //! | [`show`] | a person who reads one transcript |
 //! | [`files`] | writes the reports, each whole or not at all |
@@ -26,6 +27,7 @@ pub mod account;
 pub mod console;
 pub mod files;
 pub mod github;
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod progress;

@@ -5,7 +5,8 @@
 //! <out>/run.json                              the plan, written first
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
-//! <out>/junit.xml, summary.json, summary.md   made again by `agent-batch report`
+//! <out>/junit.xml, summary.json, summary.md, report.html
+//!                                             made again by `agent-batch report`
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
@@ -28,6 +29,8 @@ pub const IGNORE: &str = ".gitignore";
 pub const LOCK: &str = "run.lock";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// What the attempt changed in its workspace, as a patch.
+pub const PATCH: &str = "changes.patch";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 
@@ -134,7 +137,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
 
 /// Refuses what is no regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
 /// could lead out of it or never return.
-fn regular(path: &Path) -> io::Result<()> {
+pub(super) fn regular(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_file() {
         Ok(())
     } else {

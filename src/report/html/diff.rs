@@ -4,8 +4,9 @@ use maud::{Markup, html};
 
 /// Whether a text holds a hunk of a unified diff.
 pub(super) fn is_diff(text: &str) -> bool {
-    text.lines()
-        .any(|line| line.starts_with("@@ -") && line.get(4..).is_some_and(|rest| rest.contains(" @@")))
+    text.lines().any(|line| {
+        line.starts_with("@@ -") && line.get(4..).is_some_and(|rest| rest.contains(" @@"))
+    })
 }
 
 /// The lines of a cleaned text with added and removed ones marked. Lines of one kind stand in one element, so a diff is not larger
@@ -45,7 +46,15 @@ enum Kind {
 
 fn kind(line: &str) -> Kind {
     const FILE: [&str; 9] = [
-        "diff ", "index ", "--- ", "+++ ", "new file", "deleted file", "old mode", "new mode", "rename ",
+        "diff ",
+        "index ",
+        "--- ",
+        "+++ ",
+        "new file",
+        "deleted file",
+        "old mode",
+        "new mode",
+        "rename ",
     ];
     if FILE.iter().any(|start| line.starts_with(start)) {
         Kind::File

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::{Entry, Page};
-use crate::outcome::{Exit, Verdict};
+use crate::outcome::{Exit, OnDenied, Verdict};
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{Summary, TaskSummary, Totals};
 use crate::report::{is_bypass, sandbox, verdict_word};
@@ -81,7 +81,7 @@ fn sums(summary: &Summary, totals: &Totals) -> Markup {
     html! {
         ul.sums {
             @for (count, word) in counts {
-                @if count > 0 { li { strong { (count) } " " span.dot.(word) aria-hidden="true" {} (word) } }
+                @if count > 0 { li { span.dot.(word) aria-hidden="true" {} strong { (count) } " " (word) } }
             }
             @if totals.denials > 0 {
                 li { strong { (totals.denials) } @if totals.denials == 1 { " denial" } @else { " denials" } }
@@ -111,7 +111,7 @@ fn notices(summary: &Summary) -> Markup {
     html! {
         @if !lines.is_empty() {
             section.notices aria-label="Warnings" {
-                ul { @for notice in &lines { li { (line(notice, 800)) } } }
+                ul { @for notice in &lines { li { (prose(&line(notice, 800))) } } }
             }
         }
     }
@@ -180,7 +180,7 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
             td role="cell" data-value=(index) { (badge(task)) }
             td.task role="cell" {
                 a href={ "#" (entry.id) } { (line(&task.name, 120)) }
-                @if task.verdict() != Verdict::Passed || !task.denials.is_empty() { p.why { (line(&task.message, 240)) } }
+                @if let Some(why) = why(task) { p.why { (prose(&why)) } }
             }
             (number("steps", task.steps.into(), started.then(|| html! { (task.steps) }), None))
             (number("tokens", task.usage.total(), started.then(|| html! { (text::tokens(task.usage.total())) }), Some(scale.tokens)))
@@ -190,10 +190,33 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
     }
 }
 
+/// Why somebody should look at a task, in one line.
+fn why(task: &TaskSummary) -> Option<String> {
+    if task.verdict() != Verdict::Passed {
+        return Some(line(&task.message, 240));
+    }
+    (!task.denials.is_empty()).then(|| {
+        let denials = text::plural(task.denials.total, "denial");
+        match task.on_denied {
+            OnDenied::Warn => format!("{denials}, which the task file wants to be looked at"),
+            OnDenied::Fail | OnDenied::Ignore => format!("{denials}, which the task file allows"),
+        }
+    })
+}
+
+/// A sentence, with what stands in backticks as code.
+pub(super) fn prose(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 0 { (part) } @else { code { (part) } }
+        }
+    }
+}
+
 /// A cell with a number: what it sorts by, what it shows, and a bar if the column has a scale.
 fn number(column: &str, value: u64, shown: Option<Markup>, largest: Option<u64>) -> Markup {
     html! {
-        td.number.(column) role="cell" data-value=(value) {
+        td.number role="cell" data-value=(value) {
             @if let Some(shown) = shown {
                 (shown)
                 @if column == "steps" || column == "tokens" { span.unit { " " (column) } }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::diff;
-use super::overview::span;
+use super::overview::{prose, span};
 use super::record::{Answer, Call, Decision, Hook, Said, Step};
 use super::timeline::Place;
 use crate::event::{HookResult, ToolResultKind};
@@ -115,10 +115,19 @@ fn call(call: &Call, place: &Place<'_>) -> Markup {
             }
             @for shown in &call.hooks { (hook(shown)) }
             @if let Some(decision) = &call.decision { (self::decision(decision)) }
-            @if !call.input.is_empty() { (input(&call.input)) }
-            @if let Some(answer) = &call.answer { (self::answer(answer, place)) }
+            (input(call))
+            @if let Some(answer) = call.answer.as_ref().filter(|answer| !repeats(call, answer)) { (self::answer(answer, place)) }
         }
     }
+}
+
+/// Whether an answer says no more than the decision above it.
+fn repeats(call: &Call, answer: &Answer) -> bool {
+    answer.result == ToolResultKind::Denied
+        && call
+            .decision
+            .as_ref()
+            .is_some_and(|decision| answer.content.contains(&decision.reason))
 }
 
 /// How a call came out: a class and a word.
@@ -145,7 +154,7 @@ fn decision(decision: &Decision) -> Markup {
     html! {
         p.decision.denied[!decision.allowed] {
             strong { @if decision.allowed { "Allowed: " } @else { "Denied: " } }
-            (decision.reason)
+            (prose(&decision.reason))
         }
         @if !decision.allowed {
             @for rule in &decision.rules { p.decision { "Decided by " code { (rule) } } }
@@ -156,10 +165,16 @@ fn decision(decision: &Decision) -> Markup {
     }
 }
 
-fn input(fields: &[(String, String)]) -> Markup {
+/// The fields of the input; the one that the line above shows already is left out.
+fn input(call: &Call) -> Markup {
+    let fields: Vec<_> = call
+        .input
+        .iter()
+        .filter(|(_, value)| *value != call.headline)
+        .collect();
     html! {
-        dl.input {
-            @for (name, value) in fields {
+        @if !fields.is_empty() { dl.input {
+            @for (name, value) in &fields {
                 dt { (name) }
                 dd {
                     @match name.as_str() {
@@ -169,7 +184,7 @@ fn input(fields: &[(String, String)]) -> Markup {
                     }
                 }
             }
-        }
+        } }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The section of a task: what a reviewer has to know within a minute, then what the agent did.
 
-use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use maud::{Markup, html};
 
-use super::overview::{badge, span};
+use super::overview::{badge, prose, span};
 use super::timeline::{self, Opening, Place};
 use super::{Entry, Page, diff, step};
 use crate::event::{ChangeKind, CheckResult, RuleRecord, TaskStarted};
+use crate::file;
 use crate::outcome::Verdict;
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, TaskSummary};
@@ -94,14 +94,25 @@ fn head(task: &TaskSummary, opening: &Opening) -> Markup {
     } else {
         about.push(format!("{}:{}", line(&task.file, 300), task.line));
     }
-    about.extend([line(&task.model, 120), format!("mode {}", line(&task.mode, 60))]);
-    about.extend(task.tags.iter().take(SHOWN).map(|tag| format!("#{}", line(tag, 60))));
-    let description = opening.started.as_ref().map(|started| line(&started.description, 400));
+    about.extend([
+        line(&task.model, 120),
+        format!("mode {}", line(&task.mode, 60)),
+    ]);
+    about.extend(
+        task.tags
+            .iter()
+            .take(SHOWN)
+            .map(|tag| format!("#{}", line(tag, 60))),
+    );
+    let description = opening
+        .started
+        .as_ref()
+        .map(|started| line(&started.description, 400));
     html! {
         h2 { (badge(task)) " " span.name { (line(&task.name, 200)) } }
         @if let Some(description) = description.filter(|text| !text.is_empty()) { p.about { (description) } }
-        p.about { @for (index, fact) in about.iter().enumerate() { @if index > 0 { " · " } (fact) } }
-        @if task.verdict() != Verdict::Passed || !task.denials.is_empty() { p.lead { (line(&task.message, 1000)) } }
+        p.about { @for (index, fact) in about.iter().enumerate() { @if index > 0 { " · " } (fact) } " · " a href="#Tasks" { "All tasks" } }
+        @if task.verdict() != Verdict::Passed || !task.denials.is_empty() { p.lead { (prose(&line(&task.message, 1000))) } }
     }
 }
 
@@ -111,7 +122,10 @@ fn fact(name: &str, content: &Markup) -> Markup {
 }
 
 fn facts(task: &TaskSummary, id: &str, opening: &Opening) -> Markup {
-    let prompt = opening.prompt.as_deref().map(|prompt| block(prompt.trim(), TEXT));
+    let prompt = opening
+        .prompt
+        .as_deref()
+        .map(|prompt| block(prompt.trim(), TEXT));
     html! {
         @if is_bypass(&task.mode) { (fact("Warning", &html! { p.lead { (bypass_warning(&task.mode)) } })) }
         @if let Some(warning) = sandbox::warning(&task.sandbox) { (fact("Warning", &html! { p.lead { (line(&warning, 800)) } })) }
@@ -124,7 +138,9 @@ fn facts(task: &TaskSummary, id: &str, opening: &Opening) -> Markup {
 
 /// A list with a note on what is not in it.
 fn list<T>(kept: &Kept<T>, item: impl Fn(&T) -> Markup) -> Markup {
-    let left = kept.total.saturating_sub(kept.items.len().min(SHOWN) as u64);
+    let left = kept
+        .total
+        .saturating_sub(kept.items.len().min(SHOWN) as u64);
     html! {
         ul.items {
             @for entry in kept.items.iter().take(SHOWN) { li { (item(entry)) } }
@@ -140,7 +156,7 @@ fn denials(denials: &Kept<Denial>, id: &str) -> Markup {
                 span.tool { (line(&denial.tool, 120)) } " " code { (line(&denial.input, 300)) } " "
                 a href={ "#" (id) "/" (denial.step) } { "step " (denial.step) }
             }
-            p { (line(&denial.reason, 1000)) }
+            p { (prose(&line(&denial.reason, 1000))) }
             @if let Some(rule) = &denial.rule { p { "Decided by " code { (line(rule, 400)) } } }
             @if let Some(suggestion) = &denial.suggestion {
                 p { "Smallest rule that allows it: " code { (line(suggestion, 400)) } }
@@ -155,7 +171,7 @@ fn hooks(hooks: &Kept<HookRecord>) -> Markup {
             p {
                 (line(&hook.event, 80)) " hook " code { (line(&hook.hook, 200)) }
                 @if hook.failed { " did not work: " } @else { " blocked: " }
-                (line(&hook.message, 600))
+                (prose(&line(&hook.message, 600)))
             }
         }
     })
@@ -171,8 +187,7 @@ fn checks(checks: &Kept<CheckRecord>) -> Markup {
         let message = block(check.message.trim(), MESSAGE);
         html! {
             p {
-                span.state.(tone) { (word) } " " (line(&check.check, 60)) " "
-                code { (line(&check.title, 300)) }
+                span.state.(tone) { (word) } " " (prose(&line(&check.title, 300)))
                 @if check.duration_ms >= 100 { span.told { (span(check.duration_ms)) } }
             }
             @if check.result != CheckResult::Passed && !message.is_empty() { pre.output { (message) } }
@@ -181,7 +196,11 @@ fn checks(checks: &Kept<CheckRecord>) -> Markup {
 }
 
 fn changes(task: &TaskSummary, directory: &Path) -> Markup {
-    let file = format!("{}/{}", run_dir::attempt(&task.name, task.attempt), run_dir::PATCH);
+    let file = format!(
+        "{}/{}",
+        run_dir::attempt(&task.name, task.attempt),
+        run_dir::PATCH
+    );
     let patch = patch(&directory.join(&file));
     if task.changes.is_empty() && patch.is_none() {
         return if task.attempt > 0 && task.stop.is_some() {
@@ -211,13 +230,13 @@ fn changes(task: &TaskSummary, directory: &Path) -> Markup {
 
 /// The beginning of a patch beside the transcript.
 fn patch(path: &Path) -> Option<String> {
-    run_dir::regular(path).ok().filter(|size| *size > 0)?;
+    run_dir::regular(path).ok()?;
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
     // One byte more than fits, so that the cut is seen.
+    let file = file::open(path).ok()?;
     file.take(PATCH as u64 + 1).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    Some(block(&text::head(&text, PATCH), PATCH * 4))
+    (!text.is_empty()).then(|| block(&text::head(&text, PATCH), PATCH * 2))
 }
 
 /// What it said at the end, what it took, and what it was allowed to do.
@@ -255,7 +274,10 @@ fn took(task: &TaskSummary) -> Markup {
     parts.push(cost(task.cost));
     parts.push(span(task.duration_ms));
     if task.retries > 0 {
-        parts.push(format!("{} of model calls", text::plural(task.retries, "retry")));
+        parts.push(format!(
+            "{} of model calls",
+            text::plural(task.retries, "retry")
+        ));
     }
     if task.turns > 1 {
         parts.push(format!("{} of {} turns", task.turns_done, task.turns));
@@ -266,8 +288,7 @@ fn took(task: &TaskSummary) -> Markup {
     }
     let transcript = task.transcript.as_deref().and_then(address);
     html! {
-        p.took { @for part in &parts { span { (part) } } }
-        p { (step::link(transcript, "Transcript")) }
+        p.took { @for part in &parts { span { (part) } } (step::link(transcript, "Transcript")) }
     }
 }
 
@@ -289,7 +310,9 @@ fn setup(task: &TaskSummary, started: &TaskStarted) -> Markup {
         .filter(|(_, value)| !value.is_null())
         .take(SHOWN)
         .map(|(name, value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             format!("{} {}", line(name, 60).replace('_', " "), line(&value, 60))
         })
         .collect();
@@ -322,7 +345,7 @@ fn earlier_attempt(
             "Attempt " (number) ": " (attempt.outcome.name().replace('_', " "))
             span.told { (cost(attempt.cost)) }
         }
-        p.lead { (line(&attempt.message, 600)) }
+        p.lead { (prose(&line(&attempt.message, 600))) }
         p { (step::link(address(&attempt.transcript), "Transcript")) }
     })?;
     let id = format!("{}/attempt-{number}", entry.id);

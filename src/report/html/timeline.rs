@@ -151,7 +151,9 @@ impl<'a> Room<'a> {
     fn entry(&mut self, page: &mut Page<impl Write>, entry: &Entry) -> io::Result<()> {
         let (markup, stub) = match entry {
             // It stands at the head of the section.
-            Entry::Prompt { turn: 1, origin, .. } if origin == "prompt" => return Ok(()),
+            Entry::Prompt {
+                turn: 1, origin, ..
+            } if origin == "prompt" => return Ok(()),
             Entry::Prompt { turn, origin, text } => (step::prompt(*turn, origin, text), None),
             Entry::Hook(hook) => (html! { li.aside { (step::hook(hook)) } }, None),
             Entry::Step(shown) => {
@@ -159,9 +161,7 @@ impl<'a> Room<'a> {
                 let id = (shown.number > self.highest)
                     .then(|| format!("{}/{}", self.place.id, shown.number));
                 self.highest = self.highest.max(shown.number);
-                let stub = shown
-                    .is_marked()
-                    .then(|| step::stub(shown, id.as_deref()));
+                let stub = shown.is_marked().then(|| step::stub(shown, id.as_deref()));
                 (step::step(shown, id.as_deref(), self.place), stub)
             }
         };
