@@ -676,7 +676,8 @@ async fn commands_are_judged_by_what_real_processes_did() {
         [Passed, Passed, Failed, Failed, Passed],
         "{findings:?}"
     );
-    assert_eq!(findings[2].message, "exit code 1, expected 0\nto stderr");
+    assert_eq!(findings[2].message, "exit code 1, expected 0");
+    assert_eq!(findings[2].details, "to stderr");
     assert!(findings[3].message.contains("time limit of 100ms"));
 }
 
