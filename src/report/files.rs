@@ -35,10 +35,10 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), WriteError> {
 /// Like [`write()`], for content that is made piece by piece.
 ///
 /// # Errors
-/// Those of [`write()`] and of `fill`; the old file is left as it was.
+/// Those of [`write()`] and of `write`; the old file is left as it was.
 pub fn write_with(
     path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), WriteError> {
     let failed = |source| WriteError {
         path: path.to_owned(),
@@ -58,7 +58,7 @@ pub fn write_with(
     }
     let file = builder.tempfile_in(directory).map_err(failed)?;
     let mut buffer = BufWriter::new(file);
-    fill(&mut buffer).map_err(failed)?;
+    write(&mut buffer).map_err(failed)?;
     let file = buffer
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;

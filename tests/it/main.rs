@@ -20,6 +20,7 @@ mod examples;
 mod explain;
 mod hooks;
 mod hostile;
+mod html;
 mod library;
 mod live;
 mod model;

@@ -33,13 +33,16 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
+pub(crate) const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
 
 /// Everything that ends, hides, commands or links somewhere.
 const HOSTILE: &str = "]]> \0\u{1b}[31mred\u{1b}]0;t\u{7} \u{fffe}::error::x\n::set-output name=a::b\r##[add-mask]x\n\
-    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" '";
+    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" ' \
+    </title></style></script></pre></details><img src=http://canary.invalid/x onerror=canary=1><svg/onload=canary=1> \
+    <a href=javascript:canary=1>x</a> \" autofocus onfocus=\"canary=1\" style=\"background:url(http://canary.invalid/y)\" <!-- <script>canary=1</script> \
+    <meta http-equiv=refresh content=0;url=http://canary.invalid/z><base href=http://canary.invalid/>";
 
-fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
+pub(crate) fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
     PlannedTask {
         name: name.into(),
         file: file.into(),
@@ -54,14 +57,14 @@ fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
 }
 
 /// Numbers and dates the events of one attempt.
-struct Script {
+pub(crate) struct Script {
     task: String,
     attempt: u32,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Script {
-    fn new(task: &str, attempt: u32) -> Self {
+    pub(crate) fn new(task: &str, attempt: u32) -> Self {
         Self {
             task: task.into(),
             attempt,
@@ -69,7 +72,7 @@ impl Script {
         }
     }
 
-    fn then(mut self, kind: Kind) -> Self {
+    pub(crate) fn then(mut self, kind: Kind) -> Self {
         let seq = self.events.len() as u64;
         self.events.push(Event {
             v: VERSION,
@@ -90,7 +93,7 @@ fn rule(rule: &str) -> RuleRecord {
     }
 }
 
-fn started(file: &str, mode: &str) -> Kind {
+pub(crate) fn started(file: &str, mode: &str) -> Kind {
     Kind::TaskStarted(Box::new(TaskStarted {
         file: file.into(),
         line: 1,
@@ -113,7 +116,7 @@ fn started(file: &str, mode: &str) -> Kind {
     }))
 }
 
-fn prompt(text: &str) -> Kind {
+pub(crate) fn prompt(text: &str) -> Kind {
     Kind::PromptAppended {
         turn: 1,
         origin: "prompt".into(),
@@ -121,7 +124,7 @@ fn prompt(text: &str) -> Kind {
     }
 }
 
-fn step(step: u32) -> Kind {
+pub(crate) fn step(step: u32) -> Kind {
     Kind::StepStarted {
         step,
         turn: 1,
@@ -129,7 +132,7 @@ fn step(step: u32) -> Kind {
     }
 }
 
-fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
+pub(crate) fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
     ToolCall {
         id: id.into(),
         name: name.into(),
@@ -137,7 +140,7 @@ fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
     }
 }
 
-fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
+pub(crate) fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
     let mut blocks = vec![Block::text(text)];
     blocks.extend(calls.iter().map(Block::tool_use));
     let usage = Usage {
@@ -172,7 +175,7 @@ fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
     }))
 }
 
-fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
+pub(crate) fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
     Kind::ToolDecided(Box::new(ToolDecided {
         step,
         tool_use_id: call.id.clone(),
@@ -189,7 +192,7 @@ fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
     }))
 }
 
-fn answered(step: u32, call: &ToolCall, result: ToolResultKind, content: &str) -> Kind {
+pub(crate) fn answered(step: u32, call: &ToolCall, result: ToolResultKind, content: &str) -> Kind {
     Kind::ToolFinished(Box::new(ToolFinished {
         step,
         tool_use_id: call.id.clone(),
@@ -216,7 +219,7 @@ fn check(result: CheckResult, message: &str) -> Kind {
     }))
 }
 
-fn finished(stop: Stop, outcome: Outcome, message: &str) -> Kind {
+pub(crate) fn finished(stop: Stop, outcome: Outcome, message: &str) -> Kind {
     Kind::TaskFinished(Box::new(TaskFinished {
         stop,
         outcome,
@@ -235,7 +238,7 @@ fn stop_of(outcome: Outcome) -> Stop {
 
 /// A run with one readable task of each kind that people meet.
 #[expect(clippy::too_many_lines, reason = "a script is read from top to bottom")]
-fn readable() -> (RunPlan, Vec<Event>) {
+pub(crate) fn readable() -> (RunPlan, Vec<Event>) {
     let test = call("t1", "Bash", json!({"command": "cargo test"}));
     let push = call("t2", "Bash", json!({"command": "git push"}));
     let good = Script::new("good", 1)
@@ -342,7 +345,7 @@ fn readable() -> (RunPlan, Vec<Event>) {
 }
 
 /// A run of every outcome in which every text that can be hostile is.
-fn hostile() -> (RunPlan, Vec<Event>) {
+pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
     let mut tasks = Vec::new();
     let mut events = Vec::new();
     for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
@@ -412,7 +415,7 @@ fn hostile() -> (RunPlan, Vec<Event>) {
     (RunPlan::new("0.1.0", START, 2, tasks), events)
 }
 
-fn fold(plan: RunPlan, events: &[Event]) -> Summary {
+pub(crate) fn fold(plan: RunPlan, events: &[Event]) -> Summary {
     let mut summary = Summary::new(plan, "agent-batch-results");
     for event in events {
         summary.fold(event);
@@ -421,7 +424,7 @@ fn fold(plan: RunPlan, events: &[Event]) -> Summary {
 }
 
 /// Writes a run directory as a run does.
-fn record(directory: &Path, plan: &RunPlan, events: &[Event]) {
+pub(crate) fn record(directory: &Path, plan: &RunPlan, events: &[Event]) {
     files::write(
         &directory.join(run_dir::PLAN),
         plan.to_json().unwrap().as_bytes(),

@@ -86,7 +86,7 @@ fn in_order(summary: &Summary) -> Vec<Entry<'_>> {
         .iter()
         .map(|task| Entry {
             task,
-            id: unique(file_name(&task.name), &mut taken),
+            id: unique(&file_name(&task.name), &mut taken),
         })
         .collect();
     entries.sort_by_key(|entry| rank(entry.task));
@@ -95,17 +95,18 @@ fn in_order(summary: &Summary) -> Vec<Entry<'_>> {
 
 fn rank(task: &TaskSummary) -> u8 {
     match task.verdict() {
-        Verdict::Failed => 0,
+        Verdict::Failed if !task.is_excused() => 0,
         Verdict::Errored => 1,
         Verdict::Skipped => 2,
-        Verdict::Passed if task.on_denied == OnDenied::Warn && !task.denials.is_empty() => 3,
-        Verdict::Passed => 4,
+        Verdict::Failed => 3,
+        Verdict::Passed if task.on_denied == OnDenied::Warn && !task.denials.is_empty() => 4,
+        Verdict::Passed => 5,
     }
 }
 
 /// A name that no other section has. Our own ids begin with a capital, which a file name never does.
-fn unique(name: String, taken: &mut HashSet<String>) -> String {
-    let mut id = name.clone();
+fn unique(name: &str, taken: &mut HashSet<String>) -> String {
+    let mut id = name.to_owned();
     let mut more = 1_u32;
     while !taken.insert(id.clone()) {
         more += 1;
@@ -134,4 +135,14 @@ impl<W: Write> Page<W> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_tasks_never_share_a_section() {
+        let mut taken = HashSet::new();
+        let names = ["a", "a-2", "a", "a", "a-2"];
+        let ids: HashSet<String> = names.map(|name| unique(name, &mut taken)).into();
+        assert_eq!(ids.len(), names.len(), "{ids:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The top of the page: what came out, what to know before reading on, and the table of tasks.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use time::macros::format_description;
 use super::{Entry, Page};
 use crate::outcome::{Exit, OnDenied, Verdict};
 use crate::report::account::{bypass_warning, cost};
-use crate::report::summary::{Summary, TaskSummary, Totals};
+use crate::report::summary::{Baseline, Class, Summary, TaskSummary, Totals};
 use crate::report::{is_bypass, sandbox, verdict_word};
 use crate::text::{self, html::line};
 
@@ -29,9 +30,16 @@ pub(super) fn verdict_line(summary: &Summary) -> String {
             totals.passed
         ),
         Exit::Usage => "Nothing was run".to_owned(),
+        Exit::Passed if totals.failed > 0 => format!(
+            "Passed: {} of {all}, and no failure that counts",
+            totals.passed
+        ),
         Exit::Passed if totals.tasks == 1 => "Passed: the task".to_owned(),
         Exit::Passed => format!("Passed: all {all}"),
-        Exit::Failed => format!("Failed: {} of {all}", totals.failed),
+        Exit::Failed => match gated(summary) {
+            Some(gated) => format!("Failed: {gated} of {all}, compared with the baseline"),
+            None => format!("Failed: {} of {all}", totals.failed),
+        },
         Exit::Infrastructure if totals.errors + totals.skipped == 0 => {
             "Error: the record of this run is damaged".to_owned()
         }
@@ -40,6 +48,16 @@ pub(super) fn verdict_line(summary: &Summary) -> String {
             totals.errors + totals.skipped
         ),
     }
+}
+
+/// How many tasks fail the run by the baseline's gate, if there is one.
+fn gated(summary: &Summary) -> Option<usize> {
+    let baseline = summary
+        .baseline
+        .as_ref()
+        .filter(|baseline| !baseline.gate.is_empty())?;
+    let fails = |task: &&TaskSummary| task.quarantine.is_none() && baseline.gates(task);
+    Some(summary.tasks.iter().filter(fails).count())
 }
 
 /// Verdict, sums and warnings.
@@ -58,6 +76,7 @@ pub(super) fn top(summary: &Summary) -> Markup {
             }
             h1 { (verdict_line(summary)) }
             (sums(summary, &totals))
+            @if let Some(baseline) = &summary.baseline { (self::baseline(summary, baseline)) }
         }
         (notices(summary))
     }
@@ -91,6 +110,42 @@ fn sums(summary: &Summary, totals: &Totals) -> Markup {
             li { @if totals.cost_is_partial { "at least " } strong { (totals.cost) } }
             li { strong { (text::duration(summary.elapsed())) } }
         }
+    }
+}
+
+/// What the run was compared with, and how its tasks fell into classes.
+fn baseline(summary: &Summary, baseline: &Baseline) -> Markup {
+    let mut classes: BTreeMap<Class, u64> = BTreeMap::new();
+    for compared in summary
+        .tasks
+        .iter()
+        .filter_map(|task| task.compared.as_ref())
+    {
+        *classes.entry(compared.class).or_default() += 1;
+    }
+    html! {
+        p.about {
+            "Compared with " code { (line(&baseline.source, 200)) }
+            @for (index, (class, count)) in classes.iter().enumerate() {
+                @if index == 0 { ": " } @else { ", " }
+                (count) " " (class.name())
+            }
+            @if !baseline.removed.is_empty() { ", " (baseline.removed.total) " no longer planned" }
+        }
+    }
+}
+
+/// What else is known of a task beside its verdict: whether that is new, and whether it counts.
+pub(super) fn tags(task: &TaskSummary) -> Markup {
+    let class = task.compared.as_ref().map(|compared| compared.class);
+    html! {
+        @match class {
+            Some(class @ (Class::Broken | Class::New)) => { " " span.state.error { (class.name()) } },
+            Some(class @ Class::Fixed) => { " " span.state.passed { (class.name()) } },
+            Some(class @ Class::StillFailing) => { " " span.state.skipped { (class.name()) } },
+            Some(Class::Passing | Class::NotEvaluated) | None => {},
+        }
+        @if task.quarantine.is_some() { " " span.state.skipped { "quarantined" } }
     }
 }
 
@@ -180,6 +235,7 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
             td role="cell" data-value=(index) { (badge(task)) }
             td.task role="cell" {
                 a href={ "#" (entry.id) } { (line(&task.name, 120)) }
+                (tags(task))
                 @if let Some(why) = why(task) { p.why { (prose(&why)) } }
             }
             (number("steps", task.steps.into(), started.then(|| html! { (task.steps) }), None))

@@ -5,14 +5,16 @@ use std::path::Path;
 
 use maud::{Markup, html};
 
-use super::overview::{badge, prose, span};
+use super::overview::{badge, prose, span, tags};
 use super::timeline::{self, Opening, Place};
 use super::{Entry, Page, diff, step};
 use crate::event::{ChangeKind, CheckResult, RuleRecord, TaskStarted};
 use crate::file;
 use crate::outcome::Verdict;
 use crate::report::account::{bypass_warning, cost};
-use crate::report::summary::{CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, TaskSummary};
+use crate::report::summary::{
+    CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, TaskSummary,
+};
 use crate::report::{is_bypass, run_dir, sandbox, verdict_word};
 use crate::text::{self, html::address, html::block, html::line};
 
@@ -20,8 +22,8 @@ use crate::text::{self, html::address, html::block, html::line};
 const SHOWN: usize = 25;
 /// The longest prompt or reply, in bytes.
 const TEXT: usize = 12 * 1024;
-/// The longest message of a check, in bytes.
-const MESSAGE: usize = 3 * 1024;
+/// The longest details of a check, in bytes.
+const DETAILS: usize = 3 * 1024;
 /// The longest patch, in bytes.
 const PATCH: usize = 96 * 1024;
 /// How many earlier attempts are told.
@@ -109,7 +111,7 @@ fn head(task: &TaskSummary, opening: &Opening) -> Markup {
         .as_ref()
         .map(|started| line(&started.description, 400));
     html! {
-        h2 { (badge(task)) " " span.name { (line(&task.name, 200)) } }
+        h2 { (badge(task)) " " span.name { (line(&task.name, 200)) } (tags(task)) }
         @if let Some(description) = description.filter(|text| !text.is_empty()) { p.about { (description) } }
         p.about { @for (index, fact) in about.iter().enumerate() { @if index > 0 { " · " } (fact) } " · " a href="#Tasks" { "All tasks" } }
         @if task.verdict() != Verdict::Passed || !task.denials.is_empty() { p.lead { (prose(&line(&task.message, 1000))) } }
@@ -129,10 +131,27 @@ fn facts(task: &TaskSummary, id: &str, opening: &Opening) -> Markup {
     html! {
         @if is_bypass(&task.mode) { (fact("Warning", &html! { p.lead { (bypass_warning(&task.mode)) } })) }
         @if let Some(warning) = sandbox::warning(&task.sandbox) { (fact("Warning", &html! { p.lead { (line(&warning, 800)) } })) }
+        @if let Some(quarantine) = &task.quarantine {
+            (fact("Quarantine", &html! { p { "Until " (line(&quarantine.until, 40)) ": " (line(&quarantine.reason, 600)) } }))
+        }
+        @if let Some(compared) = &task.compared { (fact("Baseline", &self::compared(compared))) }
         @if let Some(prompt) = prompt { (fact("Asked", &step::folded(&prompt, "The whole prompt"))) }
         @if !task.denials.is_empty() { (fact("Denied", &denials(&task.denials, id))) }
         @if !task.hooks.is_empty() { (fact("Hooks", &hooks(&task.hooks))) }
         @if !task.checks.is_empty() { (fact("Checks", &checks(&task.checks))) }
+    }
+}
+
+/// How the task was before.
+fn compared(compared: &Compared) -> Markup {
+    html! {
+        p {
+            (compared.class.name())
+            @if let Some(before) = &compared.before {
+                span.told { "before: " (before.outcome.name().replace('_', " ")) ", " (text::plural(before.steps.into(), "step")) ", " (cost(before.cost)) }
+            }
+        }
+        @for shift in &compared.shifts { p { (shift) } }
     }
 }
 
@@ -155,6 +174,7 @@ fn denials(denials: &Kept<Denial>, id: &str) -> Markup {
             p {
                 span.tool { (line(&denial.tool, 120)) } " " code { (line(&denial.input, 300)) } " "
                 a href={ "#" (id) "/" (denial.step) } { "step " (denial.step) }
+                @if denial.expected { " " span.state.passed { "expected" } }
             }
             p { (prose(&line(&denial.reason, 1000))) }
             @if let Some(rule) = &denial.rule { p { "Decided by " code { (line(rule, 400)) } } }
@@ -184,13 +204,14 @@ fn checks(checks: &Kept<CheckRecord>) -> Markup {
             CheckResult::Failed => ("failed", "failed"),
             CheckResult::Errored => ("error", "not run"),
         };
-        let message = block(check.message.trim(), MESSAGE);
+        let details = block(check.details.trim(), DETAILS);
         html! {
             p {
                 span.state.(tone) { (word) } " " (prose(&line(&check.title, 300)))
                 @if check.duration_ms >= 100 { span.told { (span(check.duration_ms)) } }
             }
-            @if check.result != CheckResult::Passed && !message.is_empty() { pre.output { (message) } }
+            @if !check.message.is_empty() { p { (prose(&line(&check.message, 600))) } }
+            @if check.result != CheckResult::Passed && !details.is_empty() { pre.output { (details) } }
         }
     })
 }
@@ -295,10 +316,11 @@ fn took(task: &TaskSummary) -> Markup {
 fn setup(task: &TaskSummary, started: &TaskStarted) -> Markup {
     let rules = |rules: &[RuleRecord]| {
         html! {
-            @if rules.is_empty() { p { "none" } }
-            ul.items { @for rule in rules.iter().take(SHOWN) {
-                li { code { (line(&rule.rule, 200)) } " " span.told { (line(&rule.source, 200)) } }
-            } }
+            @if rules.is_empty() { p { "none" } } @else {
+                ul.items { @for rule in rules.iter().take(SHOWN) {
+                    li { code { (line(&rule.rule, 200)) } " " span.told { (line(&rule.source, 200)) } }
+                } }
+            }
             @if rules.len() > SHOWN { p.note { (rules.len() - SHOWN) " more in the transcript" } }
         }
     };
