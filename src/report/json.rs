@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -31,14 +32,16 @@ pub fn render(summary: &Summary) -> serde_json::Result<String> {
 }
 
 /// The whole document.
-#[derive(Serialize)]
-struct Report<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,
     exit_code: u8,
@@ -53,7 +56,7 @@ struct Report<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Totals {
     tasks: u64,
     passed: u64,
@@ -68,7 +71,7 @@ struct Totals {
     cost_is_partial: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Tokens {
     total: u64,
     #[serde(flatten)]
@@ -76,7 +79,7 @@ struct Tokens {
 }
 
 /// One task. A list with `total` and `items` holds the first entries and counts all.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Task<'a> {
     name: &'a str,
     file: &'a str,
@@ -130,7 +133,7 @@ struct Task<'a> {
     earlier_attempts: &'a [EarlierAttempt],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Turns {
     planned: u32,
     done: u32,

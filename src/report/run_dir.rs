@@ -5,8 +5,8 @@
 //! <out>/run.json                              the plan, written first
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
-//! <out>/junit.xml, summary.json, summary.md, report.html
-//!                                             made again by `agent-batch report`
+//! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
+//!       report.html, comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.

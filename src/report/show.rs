@@ -144,8 +144,8 @@ impl<W: Write> Screen<'_, W> {
                 let count = text::plural(changes.len() as u64, "change");
                 self.say(Paint::Head, &format!("{count} in the workspace"))?;
                 for change in changes.iter().take(200) {
-                    let kind = format!("{:?}", change.kind).to_lowercase();
-                    self.say(Paint::Plain, &format!("  {kind} {}", change.path))?;
+                    let line = format!("  {} {}", change.kind.name(), change.path);
+                    self.say(Paint::Plain, &line)?;
                 }
                 Ok(())
             }

@@ -198,7 +198,7 @@ fn a_transcript_that_is_cut_anywhere_leaves_a_page() {
     for cut in (0..whole.len()).step_by(whole.len() / 40) {
         fs::write(&path, &whole[..cut]).unwrap();
         let summary = run_dir::load(directory.path()).unwrap().summary;
-        files::write_all(directory.path(), &summary).unwrap();
+        files::write_all(directory.path(), &summary, files::Forms::default()).unwrap();
         let page = fs::read_to_string(directory.path().join(files::HTML)).unwrap();
         strict::read(&page).links_lead_somewhere();
     }
