@@ -217,11 +217,7 @@ fn checks(checks: &Kept<CheckRecord>) -> Markup {
 }
 
 fn changes(task: &TaskSummary, directory: &Path) -> Markup {
-    let file = format!(
-        "{}/{}",
-        run_dir::attempt(&task.name, task.attempt),
-        run_dir::PATCH
-    );
+    let file = run_dir::patch(&task.name, task.attempt);
     let patch = patch(&directory.join(&file));
     if task.changes.is_empty() && patch.is_none() {
         return if task.attempt > 0 && task.stop.is_some() {
