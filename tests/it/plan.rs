@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::endings::{is_left, until};
 use crate::sandbox::{Run, Sandbox};
 
+/// The task files, and not the script beside them.
+const TASKS: &str = "tasks/{t?,slow}.yaml";
+
 /// Eight tasks, of which `t7` fails its check.
 fn eight() -> Sandbox {
     let mut sandbox = Sandbox::new().script("- text: done\n");
@@ -42,7 +45,7 @@ fn shards(sandbox: &Sandbox, numbers: &[u32]) {
         .iter()
         .map(|number| {
             let (shard, out) = (format!("{number}/4"), format!("shard-{number}"));
-            let mut command = sandbox.command(&["tasks", "--shard", &shard, "--out", &out]);
+            let mut command = sandbox.command(&[TASKS, "--shard", &shard, "--out", &out]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().unwrap()
         })
@@ -55,7 +58,7 @@ fn shards(sandbox: &Sandbox, numbers: &[u32]) {
 #[test]
 fn a_filter_chooses_and_a_mistake_in_it_is_told_before_any_call() {
     let sandbox = eight();
-    let listed = |filter: &str| sandbox.call(&["tasks", "--list", "--filter", filter]);
+    let listed = |filter: &str| sandbox.call(&[TASKS, "--list", "--filter", filter]);
     let run = listed("tag(even) & !name(t{0,2})").exit(0);
     let names: Vec<String> = run
         .stdout()
@@ -83,7 +86,7 @@ fn a_filter_chooses_and_a_mistake_in_it_is_told_before_any_call() {
 fn the_list_shows_which_shard_runs_what() {
     let sandbox = eight();
     let run = sandbox
-        .call(&["tasks", "--list", "--list-format", "json", "--shard", "2/4"])
+        .call(&[TASKS, "--list", "--list-format", "json", "--shard", "2/4"])
         .exit(0);
     let plan: Value = serde_json::from_str(&run.stdout()).unwrap();
     assert_eq!(plan["shard"]["index"], 2);
@@ -95,7 +98,7 @@ fn the_list_shows_which_shard_runs_what() {
             .all(|task| (1..=4).contains(&task["shard"].as_u64().unwrap()))
     );
     let own = tasks.iter().filter(|task| task["shard"] == 2).count();
-    let text = sandbox.call(&["tasks", "--list", "--shard", "2/4"]).exit(0);
+    let text = sandbox.call(&[TASKS, "--list", "--shard", "2/4"]).exit(0);
     assert!(
         text.stderr()
             .contains(&format!("8 tasks, {own} of them in shard 2/4")),
@@ -114,7 +117,7 @@ fn the_list_shows_which_shard_runs_what() {
 #[test]
 fn four_shards_merge_into_what_one_run_would_have_said() {
     let sandbox = eight();
-    let whole = sandbox.call(&["tasks", "--out", "whole"]).exit(1);
+    let whole = sandbox.call(&[TASKS, "--out", "whole"]).exit(1);
     shards(&sandbox, &[1, 2, 3, 4]);
     let merged = sandbox
         .call(&["report", "shard-*", "--out", "merged"])
@@ -127,15 +130,14 @@ fn four_shards_merge_into_what_one_run_would_have_said() {
     assert_eq!(one["plan_sha256"], other["plan_sha256"]);
     assert_eq!(other["merge"]["faults"].as_array().unwrap().len(), 0);
     for count in [
-        "tasks", "passed", "failed", "errors", "skipped", "denials", "steps", "tokens",
+        TASKS, "passed", "failed", "errors", "skipped", "denials", "steps", "tokens",
     ] {
         assert_eq!(one["totals"][count], other["totals"][count], "{count}");
     }
     let head = |run: &Run, path: &str| {
         let xml = run.read(path);
         let start = xml.find("<testsuites").unwrap();
-        let counts = xml[start..].split(" time=").next().unwrap().to_owned();
-        counts
+        xml[start..].split(" time=").next().unwrap().to_owned()
     };
     assert_eq!(
         head(&whole, "whole/junit.xml"),
@@ -180,7 +182,7 @@ fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
     shards(&sandbox, &[3]);
     sandbox
         .call(&[
-            "tasks",
+            TASKS,
             "--filter",
             "tag(odd)",
             "--out",
@@ -224,7 +226,7 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
         "model: scripted/../slow-script.yaml\ntools: []\nchecks: [{ reply: { contains: done } }]\n",
     );
     let run = sandbox
-        .call(&["tasks", "--list", "--list-format", "json", "--shard", "1/4"])
+        .call(&[TASKS, "--list", "--list-format", "json", "--shard", "1/4"])
         .exit(0);
     let plan: Value = serde_json::from_str(&run.stdout()).unwrap();
     let tasks = plan["tasks"].as_array().unwrap();
@@ -237,7 +239,7 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
     shards(&sandbox, &others);
     let (shard, out) = (format!("{slow}/4"), format!("shard-{slow}"));
     let mut child = sandbox
-        .command(&["tasks", "--shard", &shard, "--out", &out])
+        .command(&[TASKS, "--shard", &shard, "--out", &out])
         .spawn()
         .unwrap();
     let transcript = sandbox.path().join(&out).join("slow/1/transcript.jsonl");
@@ -256,7 +258,7 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
     );
     // The script is no task file, so it may become quick.
     let sandbox = sandbox.file("slow-script.yaml", "- text: done\n");
-    let resumed = sandbox.call(&["tasks", "--resume", &out]);
+    let resumed = sandbox.call(&[TASKS, "--resume", &out]);
     assert!(
         resumed.stderr().contains("left to run"),
         "{}",
@@ -300,20 +302,16 @@ fn an_empty_shard_is_a_success_that_says_so_and_merges() {
 #[test]
 fn the_ci_system_says_which_shard_this_is_only_when_it_is_asked() {
     let sandbox = eight().env("CI_NODE_INDEX", "2").env("CI_NODE_TOTAL", "4");
-    let run = sandbox.call(&["tasks", "--list"]).exit(0);
+    let run = sandbox.call(&[TASKS, "--list"]).exit(0);
     assert!(!run.stdout().starts_with("2/4"), "{}", run.stdout());
-    let run = sandbox
-        .call(&["tasks", "--list", "--shard", "auto"])
-        .exit(0);
+    let run = sandbox.call(&[TASKS, "--list", "--shard", "auto"]).exit(0);
     assert!(
         run.stderr()
             .contains("shard 2/4 (GitLab `parallel`, CI_NODE_INDEX=2, CI_NODE_TOTAL=4)"),
         "{}",
         run.stderr()
     );
-    let run = eight()
-        .call(&["tasks", "--list", "--shard", "auto"])
-        .exit(2);
+    let run = eight().call(&[TASKS, "--list", "--shard", "auto"]).exit(2);
     assert!(
         run.stderr()
             .contains("`JOB_COMPLETION_INDEX` (Kubernetes Indexed Job)"),
@@ -325,9 +323,9 @@ fn the_ci_system_says_which_shard_this_is_only_when_it_is_asked() {
 #[test]
 fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
     let sandbox = eight();
-    sandbox.call(&["tasks", "--out", "run"]).exit(1);
+    sandbox.call(&[TASKS, "--out", "run"]).exit(1);
     let before = fs::read_to_string(sandbox.path().join("run/t0/1/transcript.jsonl")).unwrap();
-    let run = sandbox.call(&["tasks", "--resume", "run"]).exit(1);
+    let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(1);
     assert!(
         run.stderr().contains("0 of 8 tasks left to run"),
         "{}",
@@ -339,10 +337,10 @@ fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
     );
     // t7 is repaired, so it is another task now.
     let sandbox = sandbox.named_task("t7", "tags: [odd]\ntools: []\n");
-    let run = sandbox.call(&["tasks", "--resume", "run"]).exit(2);
+    let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(2);
     assert!(run.stderr().contains("changed: `t7`"), "{}", run.stderr());
     let run = sandbox
-        .call(&["tasks", "--resume", "run", "--resume-changed"])
+        .call(&[TASKS, "--resume", "run", "--resume-changed"])
         .exit(0);
     assert!(
         run.stderr().contains("1 of 8 tasks left to run"),
@@ -356,7 +354,7 @@ fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
     sandbox.call(&["report", "run"]).exit(0);
     // Another shard is another run.
     let run = sandbox
-        .call(&["tasks", "--resume", "run", "--shard", "1/4"])
+        .call(&[TASKS, "--resume", "run", "--shard", "1/4"])
         .exit(2);
     assert!(
         run.stderr().contains("worked on the whole plan"),
@@ -368,13 +366,13 @@ fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
 #[test]
 fn nothing_begun_means_that_everything_is_left_and_a_foreign_directory_is_refused() {
     let sandbox = eight().file("mine/notes.txt", "keep me");
-    sandbox.call(&["tasks", "--resume", "mine"]).exit(2);
+    sandbox.call(&[TASKS, "--resume", "mine"]).exit(2);
     assert!(sandbox.path().join("mine/notes.txt").exists());
     let sandbox = sandbox
         .file("begun/run.lock", "")
         .file("begun/.gitignore", "*\n")
         .file("begun/.writing-x", "{");
-    let run = sandbox.call(&["tasks", "--resume", "begun"]).exit(1);
+    let run = sandbox.call(&[TASKS, "--resume", "begun"]).exit(1);
     assert!(
         run.stderr().contains("nothing was begun"),
         "{}",
@@ -389,7 +387,7 @@ fn lines(run: &Path) -> usize {
     let attempts = tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
     attempts
         .filter_map(|attempt| fs::read(attempt.path().join("transcript.jsonl")).ok())
-        .map(|text| text.iter().filter(|byte| **byte == b'\n').count())
+        .map(|text| text.split(|byte| *byte == b'\n').count() - 1)
         .sum()
 }
 
@@ -412,7 +410,7 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
         // Four tasks have about 60 lines; a multiplicative hash spreads the moments over them, the same in every run.
         let moment = (seed.wrapping_mul(2_654_435_761) >> 16) as usize % 56;
         let mut child = sandbox
-            .command(&["tasks", "--out", "run", "--jobs", "2"])
+            .command(&[TASKS, "--out", "run", "--jobs", "2"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -429,7 +427,7 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             .filter(|task| finished(&run.join(task).join("1")))
             .collect();
         let resumed = sandbox
-            .call(&["tasks", "--resume", "run", "--jobs", "2"])
+            .call(&[TASKS, "--resume", "run", "--jobs", "2"])
             .exit(0);
         for number in 0..4 {
             let task = format!("t{number}");
