@@ -9,6 +9,7 @@ mod copy;
 mod ignored;
 mod open;
 mod resolve;
+mod stage;
 mod walk;
 
 use std::io;
@@ -21,6 +22,7 @@ use crate::event::Change;
 pub use self::base::{Base, Original};
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
+pub use self::stage::Staged;
 
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";
