@@ -491,7 +491,9 @@ pub struct CheckFinished {
 }
 
 /// One tool call of an attempt. Ids are the model's and may come again; in one step they are unique.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct CallPlace {
     /// The step that asked.
     pub step: u32,

@@ -295,7 +295,7 @@ impl Calls {
                 broken.push(format!("expected {}, found {times}", count.title()));
             }
         }
-        Finding::judged(broken)
+        Finding::judged(&broken)
     }
 
     /// The first pattern of the order that did not come after those before it.

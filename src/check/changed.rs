@@ -206,7 +206,7 @@ impl Changed {
                 counted.uncounted.iter(),
             ));
         }
-        let mut finding = Finding::judged(broken);
+        let mut finding = Finding::judged(&broken);
         if finding.result == CheckResult::Failed {
             finding.decisive = !uncounted;
         }

@@ -423,7 +423,7 @@ impl Command {
                 let mut broken = self.output.broken("the output", &together);
                 broken.extend(self.stdout.broken("stdout", stdout));
                 broken.extend(self.stderr.broken("stderr", stderr));
-                Finding::judged(broken)
+                Finding::judged(&broken)
             }
         };
         match (finding.result, tail(&together)) {

@@ -127,7 +127,7 @@ impl Denials {
             let found = text::plural(count as u64, "denial");
             broken.push(format!("expected at most {most}, found {found}"));
         }
-        let mut finding = Finding::judged(broken);
+        let mut finding = Finding::judged(&broken);
         if finding.result == CheckResult::Passed && !met.is_empty() {
             finding.message = format!("{} as expected", text::plural(met.len() as u64, "denial"));
         }

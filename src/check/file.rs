@@ -169,8 +169,8 @@ impl Check for File {
     }
 
     async fn run(&self, context: &CheckContext<'_>) -> Finding {
-        let (content, root) = (self.content.clone(), context.workspace.root().to_path_buf());
-        let work = tokio::task::spawn_blocking(move || content.look(&root));
+        let (looked, root) = (self.content.clone(), context.workspace.root().to_path_buf());
+        let work = tokio::task::spawn_blocking(move || looked.look(&root));
         match work.await {
             Ok(finding) => finding,
             Err(error) => Finding::errored(format!("the file could not be looked at: {error}")),
@@ -239,7 +239,7 @@ impl Content {
                 Err(why) => broken.push(format!("{shown} is not {format}: {why}")),
             }
         }
-        Finding::judged(broken)
+        Finding::judged(&broken)
     }
 }
 

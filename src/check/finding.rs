@@ -49,7 +49,7 @@ impl Finding {
     }
 
     /// Passed where nothing was found broken; else a failure that names the first thing and how many more there are.
-    pub(super) fn judged(broken: Vec<String>) -> Self {
+    pub(super) fn judged(broken: &[String]) -> Self {
         let Some(first) = broken.first() else {
             return Self::passed();
         };
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn the_first_thing_that_is_broken_is_the_message_and_all_are_details() {
-        assert_eq!(Finding::judged(Vec::new()), Finding::passed());
-        let one = Finding::judged(vec!["a is not b".into()]);
+        assert_eq!(Finding::judged(&[]), Finding::passed());
+        let one = Finding::judged(&["a is not b".into()]);
         assert_eq!(
             (one.message.as_str(), one.details.as_str()),
             ("a is not b", "")
         );
-        let two = Finding::judged(vec!["files:\n  x".into(), "c".into()]);
+        let two = Finding::judged(&["files:\n  x".into(), "c".into()]);
         assert_eq!(two.message, "files (and 1 more)");
         assert_eq!(two.details, "files:\n  x\nc");
     }

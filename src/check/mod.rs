@@ -147,6 +147,7 @@ macro_rules! table {
     ($($(#[$doc:meta])* $key:literal => $variant:ident($spec:ty),)+) => {
         /// One check of a task file: a map with one key, which names the kind.
         #[derive(Debug, Clone, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+        #[expect(clippy::large_enum_variant, reason = "a task file has a handful of them, and each is built at once")]
         pub enum CheckSpec {
             $($(#[$doc])* #[serde(rename = $key)] $variant($spec),)+
         }

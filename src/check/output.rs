@@ -121,7 +121,7 @@ impl Output {
         };
         let mut broken = self.promised.broken("the structured answer", &value);
         broken.extend(self.further.broken("the structured answer", &value));
-        Finding::judged(broken)
+        Finding::judged(&broken)
     }
 }
 

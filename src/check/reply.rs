@@ -112,7 +112,7 @@ impl Reply {
             "" => "the reply is empty".to_owned(),
             reply => format!("the reply: {}", clipped(reply, SHOWN_REPLY)),
         };
-        Finding::judged(broken).with_details(&shown)
+        Finding::judged(&broken).with_details(&shown)
     }
 }
 

@@ -114,9 +114,9 @@ impl Registry {
         if found.is_empty() {
             return Ok(());
         }
-        let text: String = found.iter().map(|one| format!("\n- {one}")).collect();
+        let text = found.join("\n- ");
         Err(format!(
-            "the input does not fit the schema of `{name}`:{text}"
+            "the input does not fit the schema of `{name}`:\n- {text}"
         ))
     }
 

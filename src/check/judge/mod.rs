@@ -283,7 +283,7 @@ mod tests {
     use crate::model::scripted::{Script, Scripted};
     use serde_json::json;
 
-    fn judge(extra: serde_json::Value) -> Judge {
+    fn judge(extra: &serde_json::Value) -> Judge {
         let mut spec = json!({"model": "scripted/judge", "rubric": "Is it short?"});
         for (key, value) in extra.as_object().unwrap() {
             spec[key] = value.clone();
@@ -318,7 +318,7 @@ mod tests {
                 "price: {{ input: 1, output: 1 }}\nreplies:\n  - text: '{{\"score\": {score}, \"reason\": \"so so\"}}'\n"
             )
         };
-        let judge = judge(json!({"threshold": 0.5}));
+        let judge = judge(&json!({"threshold": 0.5}));
         let good = run(&judge, &script("0.5"), "x").await;
         assert_eq!(good.result, CheckResult::Passed, "{good:?}");
         assert_eq!(good.message, "score 0.5, threshold 0.5: so so");
@@ -330,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn everything_that_is_no_clear_score_is_an_error() {
-        let judge = judge(json!({}));
+        let judge = judge(&json!({}));
         for script in [
             "- text: I give it a 1.0\n",
             "- text: '{\"score\": 1.5, \"reason\": \"\"}'\n",
@@ -349,7 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_budget_that_does_not_reach_is_an_error_and_no_call() {
-        let judge = judge(json!({"max_cost_usd": 0.000_001}));
+        let judge = judge(&json!({"max_cost_usd": 0.000_001}));
         let script = "price: { input: 1000, output: 1000 }\nreplies:\n  - text: never\n";
         let finding = run(&judge, script, "x").await;
         assert_eq!(finding.result, CheckResult::Errored);

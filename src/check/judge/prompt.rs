@@ -117,8 +117,8 @@ fn changes(context: &CheckContext<'_>, share: usize) -> String {
         let text = text
             .as_deref()
             .unwrap_or("(not shown: too large, or no text)");
-        let room = share.saturating_sub(out.len());
-        let _ = write!(out, "\n--- {path} ---\n{}\n", text::ends(text, room));
+        let left = share.saturating_sub(out.len());
+        let _ = write!(out, "\n--- {path} ---\n{}\n", text::ends(text, left));
     }
     out
 }
