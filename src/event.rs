@@ -108,10 +108,7 @@ pub enum Kind {
         tool_use_ids: Vec<String>,
     },
     /// The workspace was compared with its state at the start.
-    WorkspaceCompared {
-        /// Paths relative to the workspace.
-        changes: Vec<Change>,
-    },
+    WorkspaceCompared(Box<WorkspaceCompared>),
     /// A check gave its answer.
     CheckFinished(Box<CheckFinished>),
     /// The attempt ended. Always the last event of a transcript that is whole.
@@ -347,6 +344,91 @@ pub enum ToolResultKind {
 }
 
 /// See [`Kind::WorkspaceCompared`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkspaceCompared {
+    /// What is different, by path.
+    pub changes: Vec<Change>,
+    /// What of that a person should look at before the patch is used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concerns: Vec<Concern>,
+    /// The patch, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<PatchRecord>,
+}
+
+/// A change that deserves a look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Concern {
+    /// Relative to the workspace, with `/`.
+    pub path: String,
+    /// Why.
+    pub kind: ConcernKind,
+    /// Where a link leads, or what else there is to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// Why a change deserves a look.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ConcernKind {
+    /// It runs code, or steers an agent, for whoever uses the tree next: `AGENTS.md`, `.claude`, workflows.
+    Steering,
+    /// It can be executed now and could not before, or the other way round.
+    Executable,
+    /// A link that leads out of the tree.
+    LinkOutside,
+    /// Another repository inside the tree, or something in one.
+    Repository,
+    /// A FIFO, a socket or a device, or something that may not be read.
+    NotAFile,
+    /// Its content is no text.
+    Binary,
+    /// One that a later version writes and this one does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ConcernKind {
+    /// What it means, after the path.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Steering => "runs code or steers an agent for whoever uses the tree next",
+            Self::Executable => "its executable bit changed",
+            Self::LinkOutside => "a link that leads out of the tree",
+            Self::Repository => "belongs to another repository inside the tree",
+            Self::NotAFile => "is no file that can be read",
+            Self::Binary => "its content is no text",
+            Self::Unknown => "said by a later version",
+        }
+    }
+}
+
+/// The file with an attempt's changes, for `git apply`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatchRecord {
+    /// Its name, beside the transcript. Empty when nothing could go into it.
+    pub file: String,
+    /// In bytes.
+    pub bytes: u64,
+    /// The changes that are not in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<Omitted>,
+}
+
+/// A change that is not in the patch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Omitted {
+    /// Relative to the workspace, with `/`.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A changed file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Relative to the workspace, with `/`.

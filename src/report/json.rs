@@ -10,13 +10,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
     Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
     StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord, SandboxRecord};
+use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop};
 use crate::usage::{Usage, Usd};
 
@@ -37,6 +38,10 @@ pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
+    /// The part of the plan that this run worked on; `null`: all of it.
+    shard: Option<Part>,
+    /// What a merge found that joined shards; `null`: this is no merge.
+    merge: Option<&'a Merge>,
     #[serde(with = "time::serde::rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
@@ -54,6 +59,15 @@ pub(super) struct Report<'a> {
     damages: &'a [String],
     /// In the order of the plan.
     tasks: Vec<Task<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Part {
+    /// From 1.
+    index: u32,
+    total: u32,
+    /// How many tasks the whole plan has.
+    plan_tasks: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -120,6 +134,10 @@ struct Task<'a> {
     hooks: &'a Kept<HookRecord>,
     checks: &'a Kept<CheckRecord>,
     changes: &'a Kept<Change>,
+    concerns: &'a Kept<Concern>,
+    /// Relative to `run_dir`, like `transcript`.
+    patch: Option<&'a str>,
+    patch_omitted: &'a Kept<Omitted>,
     warnings: &'a Kept<Warning>,
     repeated_calls: &'a [RepeatedCall],
     unused_allow: &'a [RuleRecord],
@@ -148,6 +166,12 @@ impl<'a> Report<'a> {
             version: VERSION,
             program_version: &summary.plan.program_version,
             plan_sha256: &summary.plan.plan_sha256,
+            shard: summary.plan.shard.as_ref().map(|shard| Part {
+                index: shard.index,
+                total: shard.total,
+                plan_tasks: summary.plan.tasks.len() as u64,
+            }),
+            merge: summary.plan.merge.as_ref(),
             started_at: summary.plan.started_at,
             finished_at: summary.finished_at,
             duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -226,6 +250,9 @@ impl<'a> Task<'a> {
             hooks: &task.hooks,
             checks: &task.checks,
             changes: &task.changes,
+            concerns: &task.concerns,
+            patch: task.patch.as_deref(),
+            patch_omitted: &task.patch_omitted,
             warnings: &task.warnings,
             repeated_calls: &task.repeated,
             unused_allow: &task.unused_allow,

@@ -29,6 +29,8 @@ pub const IGNORE: &str = ".gitignore";
 pub const LOCK: &str = "run.lock";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The file with what an attempt changed, for `git apply`.
+pub const PATCH: &str = "changes.patch";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 
@@ -48,6 +50,12 @@ pub fn attempt(task: &str, attempt: u32) -> String {
 #[must_use]
 pub fn transcript(task: &str, number: u32) -> String {
     format!("{}/{TRANSCRIPT}", attempt(task, number))
+}
+
+/// The patch of an attempt, relative to the run directory, with `/`.
+#[must_use]
+pub fn patch(task: &str, number: u32) -> String {
+    format!("{}/{PATCH}", attempt(task, number))
 }
 
 /// The directory of an attempt's whole outputs, relative to the run directory, with `/`.
@@ -104,7 +112,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
-    for planned in &plan.tasks {
+    for planned in plan.own() {
         for number in attempts(&directory.join(file_name(&planned.name)))? {
             let relative = transcript(&planned.name, number);
             replay(

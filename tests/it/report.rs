@@ -18,7 +18,7 @@ use agent_batch::clock::Clock;
 use agent_batch::event::{
     AssistantReplied, Change, ChangeKind, CheckFinished, CheckResult, Emitter, Event, HookFinished,
     HookResult, Kind, RuleRecord, Sink, TaskFinished, TaskStarted, ToolDecided, ToolFinished,
-    ToolResultKind, VERSION,
+    ToolResultKind, VERSION, WorkspaceCompared,
 };
 use agent_batch::message::{Block, Message, ToolCall};
 use agent_batch::outcome::{Exit, OnDenied, Outcome, Stop, Verdict};
@@ -254,12 +254,13 @@ pub(crate) fn readable() -> (RunPlan, Vec<Event>) {
         })
         .then(step(2))
         .then(replied(2, "All done.", &[]))
-        .then(Kind::WorkspaceCompared {
+        .then(Kind::WorkspaceCompared(Box::new(WorkspaceCompared {
             changes: vec![Change {
                 path: "src/a.rs".into(),
                 kind: ChangeKind::Modified,
             }],
-        })
+            ..WorkspaceCompared::default()
+        })))
         .then(check(CheckResult::Passed, ""))
         .then(finished(
             Stop::Completed,
@@ -393,12 +394,13 @@ pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
             })))
             .then(decided(1, &odd, index % 2 == 0, HOSTILE))
             .then(answered(1, &odd, ToolResultKind::Error, HOSTILE))
-            .then(Kind::WorkspaceCompared {
+            .then(Kind::WorkspaceCompared(Box::new(WorkspaceCompared {
                 changes: vec![Change {
                     path: HOSTILE.into(),
                     kind: ChangeKind::Added,
                 }],
-            })
+                ..WorkspaceCompared::default()
+            })))
             .then(check(
                 CheckResult::Failed,
                 &format!("{HOSTILE}\n").repeat(200),
