@@ -258,7 +258,7 @@ fn keep(list: &mut Vec<Value>, item: Value) {
     }
 }
 
-/// A tool in the schema of OpenAI's function calling.
+/// A tool in the schema of `OpenAI`'s function calling.
 fn definition(tool: &Value) -> Value {
     json!({
         "type": "function",

@@ -67,7 +67,7 @@ impl<'a> Filtering<'a> {
     fn follow(&mut self, kind: &Kind) {
         match kind {
             Kind::StepStarted { step, .. } | Kind::ModelRetried { step, .. } => {
-                self.step = Some(*step)
+                self.step = Some(*step);
             }
             Kind::AssistantReplied(replied) => {
                 self.step = Some(replied.step);
