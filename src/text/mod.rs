@@ -12,6 +12,7 @@
 //! | [`xml`] | an XML 1.0 document |
 //! | [`json`] | JSON that is printed |
 //! | [`markdown`] | a Markdown page |
+//! | [`html`] | an HTML page |
 //! | [`file_name`] | a file system, and the artifact store of a CI system |
 //! | [`quantity`] | a sentence with a number in it |
 //!
@@ -20,6 +21,7 @@
 
 pub mod clip;
 pub mod file_name;
+pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod quantity;

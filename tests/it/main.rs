@@ -21,6 +21,7 @@ mod export;
 mod explain;
 mod hooks;
 mod hostile;
+mod html;
 mod isolation;
 mod library;
 mod live;
