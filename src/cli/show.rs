@@ -1,6 +1,5 @@
 //! `agent-batch show`: a transcript for a person, or events of it for a program.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use crate::cli::{fail, say};
 use crate::outcome::Exit;
 use crate::report::run_dir::TRANSCRIPT;
 use crate::report::show::{self, Colour, Filter};
-use crate::report::transcript::{Ending, Reader};
+use crate::report::transcript::{self, Ending, Reader};
 
 /// Prints a transcript, as far as it goes.
 pub(super) fn show(args: &ShowArgs) -> Exit {
@@ -34,8 +33,7 @@ pub(super) fn show(args: &ShowArgs) -> Exit {
 /// The events of a transcript that was named.
 pub(super) fn open(args: &TranscriptArgs) -> Result<Reader<Box<dyn BufRead>>, Exit> {
     if args.file == Path::new("-") {
-        let input: Box<dyn BufRead> = Box::new(BufReader::new(io::stdin()));
-        return Ok(Reader::new(&args.file, input));
+        return Ok(Reader::new(&args.file, BufReader::new(io::stdin())).boxed());
     }
     let mut path: PathBuf = args.file.clone();
     if path.is_dir() {
@@ -48,12 +46,9 @@ pub(super) fn open(args: &TranscriptArgs) -> Result<Reader<Box<dyn BufRead>>, Ex
             return Err(fail(Exit::Usage, &message));
         }
     }
-    match File::open(&path) {
-        Ok(file) => Ok(Reader::new(&path, Box::new(BufReader::new(file)))),
-        Err(error) => {
-            let message = format!("`{}` could not be opened: {error}", path.display());
-            Err(fail(Exit::Usage, &message))
-        }
+    match transcript::read(&path) {
+        Ok(reader) => Ok(reader.boxed()),
+        Err(error) => Err(fail(Exit::Usage, &error.to_string())),
     }
 }
 

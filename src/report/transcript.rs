@@ -173,6 +173,21 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
+    /// The same reader under one type, whatever its source is.
+    #[must_use]
+    pub fn boxed(self) -> Reader<Box<dyn BufRead>>
+    where
+        R: 'static,
+    {
+        Reader {
+            path: self.path,
+            input: Box::new(self.input),
+            line: self.line,
+            buffer: self.buffer,
+            failed: self.failed,
+        }
+    }
+
     /// Reads a line into the buffer. True: it is whole (it ends with a line feed, which is taken off). A line that is too
     /// long is skipped and leaves the buffer as long as the limit.
     fn fill(&mut self) -> io::Result<bool> {
