@@ -4,9 +4,10 @@ use std::path::Path;
 
 use crate::cli::args::ReportArgs;
 use crate::cli::settings::Settings;
-use crate::cli::{fail, run, say};
+use crate::cli::{baseline, fail, run, say};
 use crate::file;
 use crate::outcome::Exit;
+use crate::report::baseline::compare;
 use crate::report::run_dir;
 
 /// Makes the reports again and gives the exit code that the run has earned.
@@ -18,12 +19,19 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
             args.dir.display()
         ));
     }
+    let before = match baseline::of_report(&args.baseline, &directory, settings) {
+        Ok(before) => before,
+        Err(exit) => return exit,
+    };
     match run_dir::load(&directory) {
         Ok(mut loaded) => {
             for damage in &loaded.damages {
                 say(&format!("warning: {damage}"));
             }
             loaded.summary.dir = args.dir.to_string_lossy().into_owned();
+            if let Some(before) = &before {
+                compare(&mut loaded.summary, before);
+            }
             run::conclude(
                 &loaded.summary,
                 &directory,

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::{Batch, Job, Pinned, Scratch};
 use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
-use crate::cli::{fail, github, load, redactor, say};
+use crate::cli::{baseline, fail, github, load, redactor, say};
 use crate::clock::Clock;
 use crate::event::{Event, SharedSink, Sink};
 use crate::outcome::Exit;
 use crate::proc::Launcher;
+use crate::report::baseline::compare;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_dir};
@@ -23,6 +24,13 @@ use crate::text;
 
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
+    // Before the run directory is emptied: it may be the baseline itself.
+    let before = match baseline::demand(&args.baseline)
+        .and_then(|()| baseline::named(&args.baseline, settings))
+    {
+        Ok(before) => before,
+        Err(exit) => return exit,
+    };
     let loaded = match load::load(&args.tasks, settings) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
@@ -43,6 +51,11 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(lock) => lock,
         Err((exit, message)) => return fail(exit, &message),
     };
+    if let Some(before) = &before
+        && let Err(exit) = baseline::store(before, &out)
+    {
+        return exit;
+    }
     let summary = Arc::new(Mutex::new(Fold(Summary::new(
         plan,
         args.out.to_string_lossy(),
@@ -83,6 +96,9 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     drop(batch);
     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     summary.0.signal = signal;
+    if let Some(before) = &before {
+        compare(&mut summary.0, before);
+    }
     conclude(
         &summary.0,
         &out,
@@ -228,7 +244,7 @@ fn planned(job: &Job) -> PlannedTask {
         tags: task.tags.clone(),
         isolation: task.isolation.name().to_owned(),
         on_denied: task.on_denied,
-        quarantine: None,
+        quarantine: task.quarantine.clone(),
         trials: task.trials,
         retries: task.retries,
         group: task.group.clone(),
