@@ -7,6 +7,7 @@ mod args;
 mod baseline;
 mod check;
 mod explain;
+mod export;
 mod github;
 mod load;
 mod report;
@@ -102,6 +103,7 @@ fn run_command(cli: Cli) -> Exit {
         Some(Command::Explain(args)) => explain::explain(&args, &settings),
         Some(Command::Report(args)) => report::report(&args, &settings),
         Some(Command::Show(args)) => show::show(&args),
+        Some(Command::Export(args)) => export::export(&args),
         Some(Command::Schema(args)) => schema::schema(&args),
         Some(Command::Supervise | Command::Confine | Command::ProbeSandbox) => Exit::Usage,
     }

@@ -18,6 +18,7 @@
 //! | [`github`] | GitHub Actions: annotations and outputs |
 //! | [`gitlab`] | GitLab: a code quality report beside the merge request |
 //! | [`show`] | a person who reads one transcript |
+//! | [`export`] | viewers and tools of others |
 //! | [`schema`] | programs that want to know the formats |
 //! | [`files`] | writes the reports, each whole or not at all |
 //!
@@ -30,6 +31,7 @@ pub mod summary;
 pub mod account;
 pub mod baseline;
 pub mod console;
+pub mod export;
 pub mod files;
 pub mod github;
 pub mod gitlab;
