@@ -59,6 +59,9 @@ pub(super) struct TaskArgs {
     /// Project configuration: defaults for tasks and the policy ceiling [default: agent-batch.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(super) project: Option<PathBuf>,
+    /// Only the tasks for which this holds, as in `tag(nightly) & !name(slow*)`
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(super) filter: Option<String>,
     /// Model for every task, in place of the one in the task file
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
@@ -127,6 +130,8 @@ pub(super) struct RunArgs {
     /// Run directory: transcripts and reports
     #[arg(long, short, value_name = "DIR", default_value = "agent-batch-results")]
     pub(super) out: PathBuf,
+    #[command(flatten)]
+    pub(super) plan: PlanArgs,
     /// Tasks at the same time
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
@@ -152,6 +157,29 @@ pub(super) struct RunArgs {
     pub(super) baseline: BaselineArgs,
     #[command(flatten)]
     pub(super) forms: FormArgs,
+}
+
+/// Which part of the plan.
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// Go on with the run in DIR: run what is missing or ended in infrastructure, and repeat nothing that is finished
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "list"])]
+    pub(super) resume: Option<PathBuf>,
+    /// Go on although tasks were changed, added or removed since; what was changed is run again
+    #[arg(long, requires = "resume")]
+    pub(super) resume_changed: bool,
+    /// Run one part of the plan: INDEX/TOTAL from 1, or `auto` (`auto/TOTAL`) for what the CI system says
+    #[arg(long, value_name = "SHARD")]
+    pub(super) shard: Option<String>,
+    /// Deal tasks out to shards, and start them, by how long they took: a `summary.json`, or a run directory
+    #[arg(long, value_name = "PATH")]
+    pub(super) history: Vec<PathBuf>,
+    /// Print the plan and run nothing
+    #[arg(long)]
+    pub(super) list: bool,
+    /// How the plan is printed
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text, requires = "list")]
+    pub(super) list_format: ListFormat,
 }
 
 /// Validate.
@@ -181,9 +209,12 @@ pub(super) struct ExplainArgs {
 /// Report.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// The run directory
-    #[arg(value_name = "DIR")]
-    pub(super) dir: PathBuf,
+    /// The run directory; several, or a glob, with `--out`
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) dirs: Vec<PathBuf>,
+    /// Join the run directories of shards into this one, and prove that none is missing
+    #[arg(long, short, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
     pub(super) github: When,
@@ -290,6 +321,15 @@ pub(super) struct SchemaArgs {
     /// The schema of `summary.json` instead
     #[arg(long, conflicts_with_all = ["project", "transcript"])]
     pub(super) summary: bool,
+}
+
+/// How the plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ListFormat {
+    /// A line for each task
+    Text,
+    /// One JSON document
+    Json,
 }
 
 /// When something is done.

@@ -6,10 +6,12 @@
 mod args;
 mod baseline;
 mod check;
+mod claim;
 mod explain;
 mod export;
 mod github;
 mod load;
+mod plan;
 mod report;
 mod run;
 mod schema;

@@ -25,6 +25,7 @@
 //! All text of models, tools, hooks and repositories is hostile here; it passes [`text`](crate::text) on its way out.
 
 pub mod plan;
+pub mod merge;
 pub mod run_dir;
 pub mod transcript;
 pub mod summary;

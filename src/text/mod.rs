@@ -30,5 +30,5 @@ pub mod workflow;
 pub mod xml;
 
 pub use clip::{ends, head, one_line, prefix, suffix};
-pub use quantity::{bytes, duration, hex, plural, tokens};
+pub use quantity::{bytes, duration, hex, plural, some, tokens};
 pub use terminal::{plain, strip_ansi, visible, visible_line};

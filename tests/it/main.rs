@@ -29,6 +29,7 @@ mod library;
 mod live;
 mod model;
 mod pages;
+mod plan;
 mod proc;
 mod race;
 mod readers;
