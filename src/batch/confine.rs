@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 pub(super) struct Held {
     /// Starts every process of the attempt.
     pub(super) launcher: Launcher,
+    /// What holds them; empty where nothing does.
+    pub(super) layers: Layers,
     /// For the transcript.
     pub(super) record: SandboxRecord,
     /// What is not enforced, for a warning.
@@ -91,6 +93,7 @@ impl Attempt<'_> {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
+            layers: Layers::default(),
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
@@ -127,7 +130,23 @@ impl Attempt<'_> {
         let mut plan = block_in_place(|| self.plan(root, environment));
         held.surveyed = std::mem::take(&mut plan.surveyed);
         held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
+        held.layers = enforced.layers.clone();
         held
+    }
+
+    /// A launcher that holds its processes to another directory in the workspace's place.
+    pub(super) fn held_to(
+        &self,
+        root: &Path,
+        layers: &Layers,
+        environment: &BTreeMap<String, String>,
+    ) -> Launcher {
+        let plain = &self.batch.launcher;
+        if layers.is_empty() {
+            plain.clone()
+        } else {
+            plain.confined(layers.clone(), self.plan(root, environment))
+        }
     }
 
     fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {

@@ -3,6 +3,7 @@
 //! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
 
 mod attempt;
+mod checking;
 mod confine;
 mod lanes;
 mod pinned;
@@ -36,6 +37,8 @@ pub struct Job {
     pub task: Arc<Task>,
     /// Its model.
     pub model: Arc<dyn Model>,
+    /// The models of its checks that judge, by the names in the task file.
+    pub judges: BTreeMap<String, Arc<dyn Model>>,
     /// The attempts of the task that an earlier run has made, by number; for a run that goes on with that one.
     pub earlier: Vec<EarlierAttempt>,
 }
@@ -121,8 +124,10 @@ impl Batch {
                 };
                 let job = waiting.remove(next);
                 let (batch, own, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
+                let last = job.earlier.iter().map(|earlier| earlier.number).max();
+                let number = last.unwrap_or(0).saturating_add(1);
                 let started =
-                    running.spawn(async move { attempt::run(&batch, &own, 1, &cancel).await });
+                    running.spawn(async move { attempt::run(&batch, &own, number, &cancel).await });
                 busy.insert(started.id(), &job.task);
             }
             let ended = match running.join_next_with_id().await {

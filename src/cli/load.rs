@@ -1,15 +1,17 @@
 //! From what was typed to tasks and their models. Everything that is wrong is said at once, before the first model call.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::GlobBuilder;
 
 use crate::batch::Job;
+use crate::batch::plan::filter::Filter;
 use crate::cli::args::{RunArgs, TaskArgs};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, say};
+use crate::clock::Clock;
 use crate::file;
 use crate::model::anthropic::{self, Anthropic};
 use crate::model::http::{self, Connection};
@@ -24,6 +26,9 @@ const KEY: &str = "ANTHROPIC_API_KEY";
 /// The variable that names another address of it.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";
 
+/// How many tasks and tags are named in one sentence.
+const NAMED: usize = 20;
+
 /// The largest file of extra root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 * 1024 * 1024;
 
@@ -33,6 +38,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
     let options = LoadOptions {
         env: settings.environment.clone(),
         cwd: settings.base.clone(),
+        today: Some(Clock::system().now().date()),
         allow_bypass: args.allow_bypass,
         extra_allow: Vec::new(),
         extra_deny: args.deny.clone(),
@@ -52,7 +58,10 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
                     + "\n"));
             }
             read_scripts(&loaded.tasks)?;
-            Ok(loaded)
+            match &args.filter {
+                Some(filter) => chosen(loaded, filter),
+                None => Ok(loaded),
+            }
         }
         Err(diagnostics) => {
             say(&(task::render_all(&diagnostics, false).trim_end().to_owned() + "\n"));
@@ -70,14 +79,54 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
     }
 }
 
+/// The tasks that a filter chooses. One that chooses none is a mistake, and so, most of the time, is a condition that is true
+/// of no task.
+fn chosen(mut loaded: Loaded, filter: &str) -> Result<Loaded, Exit> {
+    let filter = Filter::parse(filter).map_err(|diagnostic| {
+        say(&(diagnostic.render(false) + "\n"));
+        fail(
+            Exit::Usage,
+            "the filter was not understood; no model was called",
+        )
+    })?;
+    for condition in filter.idle(&loaded.tasks) {
+        say(&format!(
+            "warning: --filter: `{condition}` is true of no task"
+        ));
+    }
+    let names: Vec<String> = loaded.tasks.iter().map(|task| task.name.clone()).collect();
+    let tags: BTreeSet<String> = loaded
+        .tasks
+        .iter()
+        .flat_map(|task| task.tags.iter().cloned())
+        .collect();
+    loaded.tasks.retain(|task| filter.chooses(task));
+    if loaded.tasks.is_empty() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        let tags = match tags.as_slice() {
+            [] => "they have no tags".to_owned(),
+            tags => format!("their tags are {}", text::some(tags, NAMED)),
+        };
+        let message = format!(
+            "the filter chooses no task; there are {}; {tags}",
+            text::some(&names, NAMED)
+        );
+        return Err(fail(Exit::Usage, &message));
+    }
+    Ok(loaded)
+}
+
 /// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
 fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
     let mut result = Ok(());
     for task in tasks {
-        if let ModelRef::Scripted { path, .. } = &task.model
-            && let Err(error) = Script::load(path)
-        {
-            result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+        for model in task.judges.values().chain([&task.model]) {
+            if let ModelRef::Scripted { path, .. } = model
+                && let Err(error) = Script::load(path)
+            {
+                result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+            }
         }
     }
     result
@@ -118,6 +167,16 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
                 "there is no command or file `{argument}`; tasks are run by `agent-batch TASK...`, and the commands are {commands}"
             ));
         }
+        // On Windows a backslash separates; elsewhere it does when nothing is found otherwise.
+        let slashed = argument.replace('\\', "/");
+        let is_windows_like = argument.contains('\\')
+            && path.symlink_metadata().is_err()
+            && matches(argument, base).is_ok_and(|found| found.is_empty());
+        let (argument, path) = if is_windows_like {
+            (&slashed, base.join(&slashed))
+        } else {
+            (argument, path)
+        };
         let found = if path.is_dir() {
             yaml_files(Path::new(argument), base)?
         } else if path.symlink_metadata().is_ok() || !argument.contains(['*', '?', '[', '{']) {
@@ -163,6 +222,15 @@ fn yaml_files(directory: &Path, base: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// The files that a glob matches, for shells that did not expand it. `*` stays in one directory, `**` crosses.
 fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, String> {
+    matching(pattern, base, Path::is_file)
+}
+
+/// What a glob matches and `is_meant`.
+pub(super) fn matching(
+    pattern: &str,
+    base: &Path,
+    is_meant: fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, String> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let matcher = glob
         .map_err(|error| format!("`{pattern}` is no glob: {}", error.kind()))?
@@ -189,13 +257,12 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found: Vec<PathBuf> = walk
         .build()
         .flatten()
-        .filter(|entry| entry.path().is_file())
+        .filter(|entry| is_meant(entry.path()))
         .map(|entry| {
-            entry
-                .path()
-                .strip_prefix(base)
-                .unwrap_or(entry.path())
-                .to_path_buf()
+            // What an absolute pattern matches is absolute, also below the base.
+            let inside = entry.path().strip_prefix(base).ok();
+            let inside = inside.filter(|_| Path::new(pattern).is_relative());
+            inside.unwrap_or(entry.path()).to_path_buf()
         })
         .filter(|path| matcher.is_match(path))
         .collect();
@@ -212,16 +279,15 @@ pub(super) fn jobs(
     let mut client: Option<reqwest::Client> = None;
     let mut jobs = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let model: Result<Arc<dyn Model>, (Exit, String)> = match &task.model {
-            ModelRef::Scripted { name, path } => Script::load(path)
-                .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
-                .map_err(|error| (Exit::Usage, error.to_string())),
-            ModelRef::Anthropic { id } => anthropic(id, &mut client, args, settings)
-                .map(|model| Arc::new(model) as Arc<dyn Model>)
-                .map_err(|error| (Exit::Infrastructure, error.message)),
+        let mut named = |reference: &ModelRef| {
+            model(reference, &mut client, args, settings)
+                .map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))
         };
-        let model =
-            model.map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))?;
+        let model = named(&task.model)?;
+        let mut judges = BTreeMap::new();
+        for (name, reference) in &task.judges {
+            judges.insert(name.clone(), named(reference)?);
+        }
         if task.limits.max_cost.is_some() && model.facts().is_none() {
             let message = format!(
                 "`max_cost_usd` needs a model with a known price, and `{}` is not listed",
@@ -235,10 +301,28 @@ pub(super) fn jobs(
         jobs.push(Job {
             task: Arc::new(task),
             model,
+            judges,
             earlier: Vec::new(),
         });
     }
     Ok(jobs)
+}
+
+/// The model that a task names, or why there is none.
+fn model(
+    reference: &ModelRef,
+    client: &mut Option<reqwest::Client>,
+    args: &RunArgs,
+    settings: &Settings,
+) -> Result<Arc<dyn Model>, (Exit, String)> {
+    match reference {
+        ModelRef::Scripted { name, path } => Script::load(path)
+            .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
+            .map_err(|error| (Exit::Usage, error.to_string())),
+        ModelRef::Anthropic { id } => anthropic(id, client, args, settings)
+            .map(|model| Arc::new(model) as Arc<dyn Model>)
+            .map_err(|error| (Exit::Infrastructure, error.message)),
+    }
 }
 
 /// One HTTP client is shared by all tasks.

@@ -3,19 +3,24 @@
 //! ```text
 //! <out>/run.lock                              locked while a run uses the directory
 //! <out>/run.json                              the plan, written first
+//! <out>/baseline.json                         what the run was compared with, of a run with `--baseline`
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
+//! <out>/<task>/<attempt>/output.json          the structured answer, of a task with `output_schema`
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
 //! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
-//!       comment.md, gl-code-quality-report.json
+//!       report.html, comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::event::Kind;
 use crate::file;
+use crate::outcome::Outcome;
 use crate::report::plan::{PlanError, RunPlan};
 use crate::report::summary::Summary;
 use crate::report::transcript;
@@ -31,6 +36,10 @@ pub const LOCK: &str = "run.lock";
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The file with what an attempt changed, for `git apply`.
 pub const PATCH: &str = "changes.patch";
+/// What the run was compared with.
+pub const BASELINE: &str = "baseline.json";
+/// The structured answer's file.
+pub const ANSWER: &str = "output.json";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 
@@ -38,7 +47,7 @@ pub const OUTPUT: &str = "output";
 const DAMAGES: usize = 100;
 
 /// The largest plan that is read, in bytes.
-const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
+pub const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
 
 /// The directory of an attempt, relative to the run directory, with `/`.
 #[must_use]
@@ -94,6 +103,9 @@ pub struct Loaded {
     pub summary: Summary,
     /// What could not be used.
     pub damages: Vec<transcript::Damage>,
+    /// For every task of the plan, the attempts that there are and how each ended, by number; also those that count for
+    /// nothing any more.
+    pub attempts: HashMap<String, Vec<(u32, Outcome)>>,
 }
 
 /// Reads a run directory back. A transcript that is missing, cut off or damaged is no error: the task is then
@@ -112,17 +124,23 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
+    let mut all = HashMap::new();
     for planned in plan.own() {
-        for number in attempts(&directory.join(file_name(&planned.name)))? {
-            let relative = transcript(&planned.name, number);
-            replay(
-                &directory.join(relative),
-                &planned.name,
-                number,
-                &mut summary,
-                &mut damages,
-            );
+        let numbers = attempts(&directory.join(file_name(&planned.name)))?;
+        let superseded = plan.superseded.get(&planned.name).copied().unwrap_or(0);
+        let mut ended = Vec::with_capacity(numbers.len());
+        for number in &numbers {
+            let before = damages.len();
+            let path = directory.join(transcript(&planned.name, *number));
+            let counts = (*number > superseded).then_some(&mut summary);
+            let outcome = replay(&path, &planned.name, *number, counts, &mut damages);
+            // The runner was killed, and another attempt makes up for this one: nothing hangs on what it could not write.
+            if outcome == Outcome::Unfinished && Some(number) != numbers.last() {
+                damages.truncate(before);
+            }
+            ended.push((*number, outcome));
         }
+        all.insert(planned.name.clone(), ended);
     }
     for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
         summary.damages.push(format!(
@@ -138,12 +156,13 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         plan,
         summary,
         damages,
+        attempts: all,
     })
 }
 
 /// Refuses what is no regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
 /// could lead out of it or never return.
-fn regular(path: &Path) -> io::Result<()> {
+pub(super) fn regular(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_file() {
         Ok(())
     } else {
@@ -177,14 +196,16 @@ fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
     Ok(numbers)
 }
 
-/// Folds one transcript in. Events of another task or attempt do not belong there and are damage.
+/// Folds one transcript in, and tells how the attempt ended. Events of another task or attempt do not belong there and are
+/// damage.
 fn replay(
     path: &Path,
     task: &str,
     attempt: u32,
-    summary: &mut Summary,
+    mut summary: Option<&mut Summary>,
     damages: &mut Vec<transcript::Damage>,
-) {
+) -> Outcome {
+    let mut outcome = Outcome::Unfinished;
     let mut note = |damage| {
         if damages.len() < DAMAGES {
             damages.push(damage);
@@ -198,14 +219,24 @@ fn replay(
     let reader = match regular(path).and_then(|()| transcript::read(path)) {
         Ok(reader) => reader,
         // The attempt's directory is made before the transcript.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        Err(error) => return note(damage(0, error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return outcome,
+        Err(error) => {
+            note(damage(0, error.to_string()));
+            return outcome;
+        }
     };
     let mut line = 0;
     for item in reader {
         line += 1;
         match item {
-            Ok(event) if event.task == task && event.attempt == attempt => summary.fold(&event),
+            Ok(event) if event.task == task && event.attempt == attempt => {
+                if let Kind::TaskFinished(finished) = &event.kind {
+                    outcome = finished.outcome;
+                }
+                if let Some(summary) = &mut summary {
+                    summary.fold(&event);
+                }
+            }
             Ok(_) => note(damage(
                 line,
                 "an event of another task or attempt".to_owned(),
@@ -216,4 +247,5 @@ fn replay(
             }
         }
     }
+    outcome
 }

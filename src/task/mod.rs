@@ -26,6 +26,7 @@ mod suggest;
 mod tree;
 mod trials_spec;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ pub use schema::{project_schema, schema};
 pub use source::LARGEST_FILE;
 pub use spec::{
     DefaultsSpec, HookCommandSpec, HookEventName, HooksSpec, LimitsSpec, PermissionsSpec,
-    PolicySpec, ProjectSpec, TaskSpec, WorkspaceSpec,
+    PolicySpec, ProjectSpec, QuarantineSpec, TaskSpec, WorkspaceSpec,
 };
 pub use trials_spec::TrialsSpec;
 
@@ -99,12 +100,18 @@ pub struct Task {
     pub network: crate::sandbox::Network,
     /// Checks in order.
     pub checks: Vec<Arc<dyn Check>>,
+    /// The schema of the structured answer, if the task demands one.
+    pub output_schema: Option<Arc<serde_json::Value>>,
+    /// The models of the checks that judge, by the names in the file.
+    pub judges: BTreeMap<String, ModelRef>,
     /// Hooks in order.
     pub hooks: Vec<crate::hook::HookSpec>,
     /// How often it is run as a measurement, and how many of these runs have to pass.
     pub trials: Trials,
     /// How many attempts that ended in infrastructure may be made up for, over all trials.
     pub retries: u32,
+    /// Why a failure does not count for now, if it does not.
+    pub quarantine: Option<crate::report::Quarantine>,
     /// The group whose limit on tasks at the same time it falls under.
     pub group: Option<String>,
     /// The values of its matrix, by axis, in the file's order; empty without one.
@@ -124,7 +131,7 @@ impl Task {
             .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
         by_tool
             || !self.hooks.is_empty()
-            || self.checks.iter().any(|check| check.kind() == "command")
+            || self.checks.iter().any(|check| check.starts_processes())
     }
 }
 

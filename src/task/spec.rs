@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::matrix_spec::MatrixSpec;
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
-use crate::check::{CheckSpec, TimeSpan};
+use crate::check::{CheckSpec, SchemaSpec, TimeSpan};
 use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
 use crate::policy::Mode;
@@ -61,6 +61,10 @@ pub struct TaskSpec {
     /// What the work is measured by, after the agent is done.
     #[serde(default)]
     pub checks: Vec<CheckSpec>,
+    /// The form of the task's answer: a JSON Schema of an object, or the path of a file with one. The model is then offered
+    /// a tool `StructuredOutput` that takes such an object; the answer is stored as `output.json` beside the transcript, and
+    /// a task without one fails.
+    pub output_schema: Option<SchemaSpec>,
     /// Programs that are asked or told about the agent's actions, by event.
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
@@ -234,6 +238,24 @@ pub struct ProjectSpec {
     /// What no task can go beyond.
     #[serde(default)]
     pub policy: PolicySpec,
+    /// Tasks that run and are reported, and whose failures do not fail the run. Infrastructure errors still do.
+    #[serde(default)]
+    pub quarantine: Vec<QuarantineSpec>,
+}
+
+/// Tasks that may fail for now.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuarantineSpec {
+    /// A glob for the names of the tasks.
+    #[schemars(length(min = 1))]
+    pub task: String,
+    /// The last day on which it holds, in UTC, as `2026-12-31`. Afterwards a failure counts again.
+    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"))]
+    pub until: String,
+    /// Why, and who looks at it.
+    #[schemars(length(min = 1))]
+    pub reason: String,
 }
 
 /// What a task gets that does not say otherwise. Rules, hooks and additional directories are added to those of the

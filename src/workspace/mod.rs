@@ -12,6 +12,7 @@ mod open;
 mod patch;
 mod repository;
 mod resolve;
+mod stage;
 mod walk;
 
 use std::io;
@@ -30,6 +31,7 @@ pub use self::copy::remove_tree;
 pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
+pub use self::stage::Staged;
 
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";
@@ -245,17 +247,9 @@ impl Workspace {
         self.ignored.covers(&self.root, path)
     }
 
-    /// Lets its owner in again: an agent that closed its workspace must not stop what comes after it.
+    /// Lets its owner in again: an agent that closed its workspace, or something in it, must not stop what comes after it.
     pub fn reopen(&self) {
-        use std::os::unix::fs::PermissionsExt as _;
-        const OWNER: u32 = 0o700;
-        if let Ok(found) = self.root.symlink_metadata()
-            && found.is_dir()
-            && found.permissions().mode() & OWNER != OWNER
-        {
-            let mode = (found.permissions().mode() & 0o7777) | OWNER;
-            let _ = std::fs::set_permissions(&self.root, std::fs::Permissions::from_mode(mode));
-        }
+        copy::reopen(&self.root);
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.

@@ -40,7 +40,10 @@ pub(crate) const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
 
 /// Everything that ends, hides, commands or links somewhere.
 pub(crate) const HOSTILE: &str = "]]> \0\u{1b}[31mred\u{1b}]0;t\u{7} \u{fffe}::error::x\n::set-output name=a::b\r##[add-mask]x\n\
-    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" '";
+    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" ' \
+    </title></style></script></pre></details><img src=http://canary.invalid/x onerror=canary=1><svg/onload=canary=1> \
+    <a href=javascript:canary=1>x</a> \" autofocus onfocus=\"canary=1\" style=\"background:url(http://canary.invalid/y)\" <!-- <script>canary=1</script> \
+    <meta http-equiv=refresh content=0;url=http://canary.invalid/z><base href=http://canary.invalid/>";
 
 pub(crate) fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
     PlannedTask {
@@ -460,7 +463,13 @@ fn console_of(events: &[Event]) -> String {
 
 fn shown(events: &[Event], colour: show::Colour) -> String {
     let mut out = Vec::new();
-    show::write(&mut out, events.iter().cloned().map(Ok), colour).unwrap();
+    show::write(
+        &mut out,
+        events.iter().cloned().map(Ok),
+        &show::Filter::default(),
+        colour,
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -603,13 +612,15 @@ fn the_console_says_each_fact_once() {
 #[test]
 fn the_junit_report_reads_like_the_run() {
     let (plan, events) = readable();
-    let xml = junit::render(&fold(plan, &events), Dialect::Common).unwrap();
+    let summary = fold(plan, &events);
+    let xml = junit::render(&summary, Dialect::Common).unwrap();
     let read = read_junit(&xml);
     assert_eq!(read.totals, [5, 1, 1, 1]);
     let reruns: Vec<u64> = read.cases.iter().map(|case| case.reruns).collect();
     assert_eq!(reruns, [0, 0, 1, 0, 0]);
     // One element a line, for the eye.
-    insta::assert_snapshot!(xml.replace("><", ">\n<"));
+    let xml = xml.replace("><", ">\n<");
+    insta::assert_snapshot!(xml.replace(&summary.plan.plan_sha256, "PLAN"));
 }
 
 #[test]
