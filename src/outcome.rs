@@ -47,6 +47,8 @@ pub enum Stop {
     SandboxUnavailable,
     /// SIGINT or SIGTERM.
     Cancelled,
+    /// The batch's purse could not pay for the first call.
+    NotStarted,
 }
 
 /// What a task's denials mean for its outcome (`permissions.on_denied`).
@@ -235,6 +237,7 @@ impl Outcome {
             Stop::HookTampered => Self::HookTampered,
             Stop::SandboxUnavailable => Self::SandboxUnavailable,
             Stop::Cancelled => Self::Cancelled,
+            Stop::NotStarted => Self::NotRun,
         }
     }
 
