@@ -406,11 +406,30 @@ pub struct CheckFinished {
     pub title: String,
     /// What it found.
     pub result: CheckResult,
-    /// Why, for a person; the tail of a command's output.
+    /// Why, in one line that a person understands; empty for what passed without a remark.
     #[serde(default)]
     pub message: String,
+    /// What stands behind the message: the end of an output, paths, the answers inside a group. Several lines, bounded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+    /// What the check itself used of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
+    /// The denied calls that the check expected, by their ids: they do not count against the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_denials: Vec<String>,
     /// In milliseconds.
     pub duration_ms: u64,
+}
+
+/// Tokens, and money where the model's price is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money; `None` where the price is not known.
+    #[serde(rename = "cost_usd")]
+    pub cost: Option<Usd>,
 }
 
 /// What a check found.

@@ -206,8 +206,7 @@ impl<'a> Attempt<'a> {
                 (_, CheckResult::Errored) => ChecksResult::Errored,
             };
             if finding.result != CheckResult::Passed {
-                let said: Vec<&str> = finding.message.lines().map(str::trim).take(2).collect();
-                failures.push(format!("{}: {}", check.title(), said.join(" ")));
+                failures.push(format!("{}: {}", check.title(), finding.message));
             }
             emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
                 index,
@@ -215,6 +214,9 @@ impl<'a> Attempt<'a> {
                 title: check.title(),
                 result: finding.result,
                 message: finding.message,
+                details: finding.details,
+                spent: finding.spent,
+                expected_denials: finding.expected_denials,
                 duration_ms: began.elapsed_millis(),
             })))?;
         }

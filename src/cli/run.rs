@@ -221,6 +221,7 @@ fn planned(job: &Job) -> PlannedTask {
         tags: task.tags.clone(),
         isolation: task.isolation.name().to_owned(),
         on_denied: task.on_denied,
+        quarantine: None,
         trials: task.trials,
         retries: task.retries,
         group: task.group.clone(),

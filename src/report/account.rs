@@ -226,9 +226,9 @@ fn check_lines(check: &CheckRecord) -> Vec<String> {
         check.check,
         text::one_line(&check.title, LINE)
     )];
-    let said = text::plain(&check.message);
+    let said = text::plain(&format!("{}\n{}", check.message, check.details));
     // The end of an output is where the reason stands.
-    let said: Vec<&str> = said.lines().collect();
+    let said: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
     let tail = said.len().saturating_sub(20);
     lines.extend(
         said[tail..]

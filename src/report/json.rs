@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Quarantine;
 use super::summary::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Summary,
-    TaskSummary, Warning,
+    Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
+    StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
 use crate::event::{Change, RuleRecord, SandboxRecord};
@@ -44,6 +45,8 @@ struct Report<'a> {
     conclusion: &'static str,
     run_dir: &'a str,
     totals: Totals,
+    /// What the run was compared with, and which tasks of that are gone.
+    baseline: Option<&'a Baseline>,
     /// What was wrong with the run directory; such a run never passes.
     damages: &'a [String],
     /// In the order of the plan.
@@ -89,6 +92,10 @@ struct Task<'a> {
     verdict: &'static str,
     outcome: &'static str,
     retryable: bool,
+    /// Why a failure does not count for now.
+    quarantine: Option<&'a Quarantine>,
+    /// What the comparison with the baseline came to.
+    baseline: Option<&'a Compared>,
     stop: Option<Stop>,
     message: &'a str,
     /// The end of the last reply.
@@ -156,6 +163,7 @@ impl<'a> Report<'a> {
                 cost_usd: totals.cost,
                 cost_is_partial: totals.cost_is_partial,
             },
+            baseline: summary.baseline.as_ref(),
             damages: &summary.damages,
             tasks: summary.tasks.iter().map(Task::of).collect(),
         }
@@ -189,6 +197,8 @@ impl<'a> Task<'a> {
             verdict: verdict_word(row.verdict),
             outcome: row.name,
             retryable: row.retryable,
+            quarantine: task.quarantine.as_ref(),
+            baseline: task.compared.as_ref(),
             stop: task.stop,
             message: &task.message,
             reply: &task.reply,

@@ -35,7 +35,7 @@ pub mod show;
 use crate::outcome::Verdict;
 
 pub use files::write_all;
-pub use plan::{PlannedTask, RunPlan};
+pub use plan::{PlannedTask, Quarantine, RunPlan};
 pub use summary::{Summary, TaskSummary};
 
 /// The word for a verdict in every report.

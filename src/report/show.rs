@@ -159,7 +159,8 @@ impl<W: Write> Screen<'_, W> {
                     paint,
                     &format!("check {} {did}: {}", check.check, check.title),
                 )?;
-                self.quote(Paint::Plain, "  | ", &check.message)
+                self.quote(Paint::Plain, "  | ", &check.message)?;
+                self.quote(Paint::Plain, "  | ", &check.details)
             }
             Kind::TaskFinished(finished) => self.finished(finished),
             Kind::Unknown => self.say(

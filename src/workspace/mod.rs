@@ -4,20 +4,21 @@
 //! [`replace_file`] then open exactly the physical path that was decided on and follow no link on the way, so that
 //! swapping a directory between decision and use gains nothing.
 
+mod base;
 mod copy;
 mod ignored;
 mod open;
 mod resolve;
-mod snapshot;
 mod walk;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::ignored::Ignored;
-use self::snapshot::Snapshot;
 use crate::event::Change;
 
+pub use self::base::{Base, Original};
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
 
@@ -66,7 +67,7 @@ pub struct Workspace {
     excluded: Vec<PathBuf>,
     /// The ignore files as they were at the start: an agent cannot hide a change by writing one.
     ignored: Ignored,
-    before: Snapshot,
+    base: Arc<Base>,
 }
 
 impl Workspace {
@@ -119,13 +120,14 @@ impl Workspace {
             Isolation::Copy => vec![root.join(RUN_DIRECTORY)],
         };
         let ignored = Ignored::read(&root, &excluded)?;
-        let before = Snapshot::take(&root, &ignored, &excluded)?;
+        std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        let base = Base::take(&root, &ignored, &excluded, scratch)?;
         Ok(Self {
             root,
             isolation,
             excluded,
             ignored,
-            before,
+            base: Arc::new(base),
         })
     }
 
@@ -141,8 +143,21 @@ impl Workspace {
     /// # Errors
     /// Something could not be read; the error names the path.
     pub fn changes(&self) -> io::Result<Vec<Change>> {
-        self.before
-            .changes(&self.root, &self.ignored, &self.excluded)
+        let changes = self
+            .base
+            .changes(&self.root, &self.ignored, &self.excluded)?;
+        let told = changes.into_iter().map(|(path, kind)| Change {
+            path: path.to_string_lossy().into_owned(),
+            kind,
+        });
+        Ok(told.collect())
+    }
+
+    /// The tree as it was at `prepare`, whatever happened to the workspace since. It can be kept longer than the
+    /// workspace.
+    #[must_use]
+    pub fn base(&self) -> Arc<Base> {
+        Arc::clone(&self.base)
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.
@@ -330,7 +345,8 @@ mod tests {
     fn the_rules_of_the_repository_above_hold_in_a_folder_of_it() {
         let project = project();
         let root = project.path().join("src");
-        let workspace = Workspace::prepare(&root, Isolation::None, Path::new("/nowhere")).unwrap();
+        let workspace =
+            Workspace::prepare(&root, Isolation::None, &project.path().join("scratch")).unwrap();
         write(&root.join("later.log"), "l");
         write(&root.join("later.rs"), "r");
         assert_eq!(

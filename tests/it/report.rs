@@ -208,7 +208,10 @@ fn check(result: CheckResult, message: &str) -> Kind {
         check: "command".into(),
         title: "cargo test".into(),
         result,
-        message: message.into(),
+        message: message.lines().next().unwrap_or_default().into(),
+        details: message.lines().skip(1).collect::<Vec<_>>().join("\n"),
+        spent: None,
+        expected_denials: Vec::new(),
         duration_ms: 900,
     }))
 }

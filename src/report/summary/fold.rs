@@ -52,6 +52,7 @@ impl TaskSummary {
             tags: std::mem::take(&mut self.tags),
             isolation: std::mem::take(&mut self.isolation),
             on_denied: self.on_denied,
+            quarantine: self.quarantine.take(),
             ..PlannedTask::default()
         });
         next.earlier = std::mem::take(&mut self.earlier);
@@ -254,6 +255,7 @@ impl TaskSummary {
             }),
             suggestion: decided.suggestion.as_deref().map(record::sentence),
             would_ask: decided.would_ask,
+            expected: false,
         });
     }
 
@@ -282,9 +284,21 @@ impl TaskSummary {
             check: record::name(&check.check),
             title: record::sentence(&check.title),
             result: check.result,
-            message: record::tail(&check.message),
+            message: record::sentence(&check.message),
+            details: record::tail(&check.details),
+            spent: check.spent,
             duration_ms: check.duration_ms,
         });
+        if let Some(spent) = check.spent {
+            self.usage += spent.usage;
+            self.cost = self
+                .cost
+                .zip(spent.cost)
+                .map(|(cost, more)| cost.saturating_add(more));
+        }
+        for denial in &mut self.denials.items {
+            denial.expected |= check.expected_denials.contains(&denial.tool_use_id);
+        }
         self.now(format!(
             "running checks, after check {}",
             check.index.saturating_add(1)

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::event::{CheckResult, SandboxRecord};
+use crate::event::{CheckResult, SandboxRecord, Spent};
 use crate::outcome::Outcome;
 use crate::text;
 use crate::usage::Usd;
@@ -82,6 +82,8 @@ pub struct Denial {
     pub suggestion: Option<String>,
     /// Whether an interactive tool would have asked a person.
     pub would_ask: bool,
+    /// Whether a check expected it, so that it does not count against the task.
+    pub expected: bool,
 }
 
 /// A hook that blocked or failed.
@@ -108,8 +110,13 @@ pub struct CheckRecord {
     pub title: String,
     /// What it found.
     pub result: CheckResult,
-    /// The end of what it said.
+    /// Why, in one line; empty for what passed without a remark.
     pub message: String,
+    /// The end of what stands behind it: lines of output, paths, the answers inside a group.
+    pub details: String,
+    /// What the check itself used of a model; it is part of the task's sums.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     /// In milliseconds.
     pub duration_ms: u64,
 }

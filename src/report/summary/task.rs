@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use time::OffsetDateTime;
 
+use super::compared::Compared;
 use super::record::{
     CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
 };
 use super::repeats::Repeats;
 use crate::event::{Change, CheckResult, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Outcome, Stop, Verdict};
-use crate::report::plan::PlannedTask;
+use crate::report::plan::{PlannedTask, Quarantine};
 use crate::usage::{Usage, Usd};
 
 /// What a task came to. Counts are those of the last attempt, unless they say `earlier`.
@@ -34,6 +35,10 @@ pub struct TaskSummary {
     pub sandbox: SandboxRecord,
     /// What a denial means.
     pub on_denied: OnDenied,
+    /// Why a failure does not count for now, if it does not.
+    pub quarantine: Option<Quarantine>,
+    /// What the comparison with a baseline came to, if there was one.
+    pub compared: Option<Compared>,
     /// The last attempt, from 1; 0 while there is none.
     pub attempt: u32,
     /// How it ended: `not_run` without an event, `unfinished` without a `task_finished`.
@@ -131,6 +136,8 @@ impl TaskSummary {
             isolation: planned.isolation.clone(),
             sandbox: SandboxRecord::default(),
             on_denied: planned.on_denied,
+            quarantine: planned.quarantine.clone(),
+            compared: None,
             attempt: 0,
             outcome: Outcome::NotRun,
             stop: None,
@@ -179,6 +186,12 @@ impl TaskSummary {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.outcome.verdict()
+    }
+
+    /// Whether the task failed and its quarantine excuses that.
+    #[must_use]
+    pub fn is_excused(&self) -> bool {
+        self.quarantine.is_some() && self.verdict() == Verdict::Failed
     }
 
     /// The checks that did not pass, among those that were kept.
