@@ -168,7 +168,8 @@ impl WorkTime {
     fn pause(&self) {
         let mut state = self.lock();
         if state.waits == 0 {
-            state.before += state.since.elapsed();
+            let worked = state.since.elapsed();
+            state.before += worked;
         }
         state.waits += 1;
         self.changed.notify_one();

@@ -24,6 +24,7 @@ pub use conversation::Conversation;
 pub use halt::Halt;
 pub use interrupt::{Interrupt, Shutdown};
 pub use next::{Route, route};
+pub use perform::panic_message;
 pub use prompt::system_prompt;
 
 use crate::budget::{Ask, Hold, Limits, Purse, Reservation};

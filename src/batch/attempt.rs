@@ -6,10 +6,15 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
+use crate::agent::{
+    Agent, Ended, Interrupt, Shutdown, Surroundings, panic_message, system_prompt,
+};
+use crate::batch::course::Number;
+use crate::batch::overseer::{HEED, HOUSEKEEPING, Phase, overdue};
 use crate::batch::{Batch, Job};
 use crate::budget::Limits;
 use crate::check::CheckContext;
@@ -29,25 +34,35 @@ use crate::workspace::Workspace;
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
 
-/// Runs one attempt. Its result is its transcript; when that cannot be written, there is only the log to say so, and every
-/// report says `not_run` or `unfinished`.
-pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &CancellationToken) {
-    let attempt = Attempt::new(batch, job, number);
+/// Runs one attempt and returns how it ended. Its result is its transcript; when that cannot be written, there is only the
+/// log to say so, and every report says `not_run` or `unfinished`.
+pub(super) async fn run(
+    batch: Arc<Batch>,
+    place: usize,
+    number: Number,
+    shutdown: &Shutdown,
+) -> Outcome {
+    let Some(job) = batch.jobs.get(place) else {
+        return Outcome::NotRun;
+    };
+    let attempt = Attempt::new(&batch, job, number);
     let emitter = match attempt.open_transcript() {
         Ok(emitter) => emitter,
         Err(error) => {
-            return tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
+            tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
+            return Outcome::IoError;
         }
     };
     let began = batch.clock.start();
-    let work = attempt
-        .work(&emitter, cancel)
-        .await
-        .unwrap_or_else(|error| Work::failed(&error, &job.task));
-    let duration_ms = began.elapsed_millis();
-    if let Err(error) = emitter.emit(attempt.last_event(work, duration_ms)) {
+    let work = attempt.oversee(place, &emitter, &batch, shutdown).await;
+    let finished = attempt.last_event(work, began.elapsed_millis());
+    let outcome = finished.outcome;
+    // It is synced to the disk, which the other tasks need not wait for.
+    let stored = block_in_place(|| emitter.emit(Kind::TaskFinished(Box::new(finished))));
+    if let Err(error) = stored {
         tracing::error!(%error, task = job.task.name, "the transcript could not be finished");
     }
+    outcome
 }
 
 pub(super) struct Attempt<'a> {
@@ -55,6 +70,7 @@ pub(super) struct Attempt<'a> {
     job: &'a Job,
     pub(super) task: &'a Task,
     number: u32,
+    trial: u32,
     /// Where transcript and output go.
     dir: PathBuf,
     /// Private HOME, TMPDIR and copy of the workspace.
@@ -71,8 +87,12 @@ struct Work {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(batch: &'a Batch, job: &'a Job, number: u32) -> Self {
+    fn new(batch: &'a Batch, job: &'a Job, number: Number) -> Self {
         let name = &job.task.name;
+        let Number {
+            attempt: number,
+            trial,
+        } = number;
         let dir = batch.out.join(run_dir::attempt(name, number));
         let scratch = batch.scratch.root().join(name).join(number.to_string());
         Self {
@@ -80,6 +100,7 @@ impl<'a> Attempt<'a> {
             job,
             task: &job.task,
             number,
+            trial,
             dir,
             scratch,
         }
@@ -102,11 +123,68 @@ impl<'a> Attempt<'a> {
         ))
     }
 
-    async fn work(&self, emitter: &Emitter, cancel: &CancellationToken) -> io::Result<Work> {
+    /// Does the work in a task of the runtime's own, so that neither a crash nor something that does not end takes the batch
+    /// with it.
+    async fn oversee(
+        &self,
+        place: usize,
+        emitter: &Emitter,
+        batch: &Arc<Batch>,
+        shutdown: &Shutdown,
+    ) -> Work {
+        let (interrupt, _clock) = Interrupt::start(shutdown, self.task.limits.timeout);
+        let (phase, phases) = watch::channel(Phase::Within(HOUSEKEEPING, "preparing"));
+        let mut work = tokio::spawn({
+            let (batch, emitter) = (Arc::clone(batch), emitter.clone());
+            let (interrupt, shutdown) = (interrupt.clone(), shutdown.clone());
+            let number = Number {
+                attempt: self.number,
+                trial: self.trial,
+            };
+            async move {
+                let job = batch.jobs.get(place);
+                let job = job.ok_or_else(|| io::Error::other("there is no such task"))?;
+                Attempt::new(&batch, job, number)
+                    .work(&emitter, &interrupt, &phase, &shutdown)
+                    .await
+            }
+        });
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            phase = overdue(phases, &interrupt, shutdown) => {
+                work.abort();
+                let (stop, reason) = match phase {
+                    Phase::Agent => interrupt.reason(),
+                    Phase::Within(..) if shutdown.token().is_cancelled() => shutdown.reason(),
+                    Phase::Within(limit, _) => {
+                        let limit = humantime::format_duration(limit);
+                        (Stop::Timeout, format!("it took longer than {limit}"))
+                    }
+                };
+                let message = format!("{reason}; it could not be ended while {} and was given up", phase.name());
+                return Work::stopped(stop, message, self.task);
+            }
+        };
+        match ended {
+            Ok(Ok(work)) => work,
+            Ok(Err(error)) => Work::failed(&error, self.task),
+            Err(crash) => {
+                let message = format!("the runner crashed in this task: {}", panic_message(crash));
+                Work::stopped(Stop::IoError, message, self.task)
+            }
+        }
+    }
+
+    async fn work(
+        &self,
+        emitter: &Emitter,
+        interrupt: &Interrupt,
+        phase: &watch::Sender<Phase>,
+        shutdown: &Shutdown,
+    ) -> io::Result<Work> {
         let environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
         let prepared = block_in_place(|| self.prepare());
         let root = prepared
             .as_ref()
@@ -144,6 +222,7 @@ impl<'a> Attempt<'a> {
             hook_context: self.hook_context(workspace.root()),
             policy: Arc::new(self.policy(workspace.root())),
             limits: self.task.limits.clone(),
+            purse: self.batch.purse.clone(),
             system,
             surroundings: Surroundings {
                 launcher: held.launcher.clone(),
@@ -153,7 +232,9 @@ impl<'a> Attempt<'a> {
                 output_limit: OUTPUT_LIMIT,
             },
         };
-        let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
+        phase.send_replace(Phase::Agent);
+        let ended = agent.run(&self.task.turns, emitter, interrupt).await;
+        phase.send_replace(Phase::Within(HOUSEKEEPING, "comparing the workspace"));
         let changes = block_in_place(|| workspace.changes())?;
         emitter.emit(Kind::WorkspaceCompared {
             changes: changes.clone(),
@@ -166,12 +247,13 @@ impl<'a> Attempt<'a> {
                 launcher: held.launcher,
                 environment,
                 redactor: Arc::clone(&self.batch.redactor),
-                cancel: cancel.clone(),
+                cancel: shutdown.token().clone(),
             };
-            self.check(&context, emitter).await?
+            self.check(&context, phase, emitter).await?
         } else {
             (ChecksResult::NotRun, Vec::new())
         };
+        phase.send_replace(Phase::Within(HOUSEKEEPING, "removing the workspace"));
         if !self.batch.keep_workspaces
             && let Err(error) = block_in_place(|| workspace.remove())
         {
@@ -194,11 +276,13 @@ impl<'a> Attempt<'a> {
     async fn check(
         &self,
         context: &CheckContext,
+        phase: &watch::Sender<Phase>,
         emitter: &Emitter,
     ) -> io::Result<(ChecksResult, Vec<String>)> {
         let (mut together, mut failures) = (ChecksResult::Passed, Vec::new());
         for (index, check) in (0_u32..).zip(&self.task.checks) {
             let began = self.batch.clock.start();
+            phase.send_replace(Phase::Within(check.limit() + HEED, "running a check"));
             let finding = check.run(context).await;
             together = match (together, finding.result) {
                 (together, CheckResult::Passed) => together,
@@ -241,7 +325,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn last_event(&self, work: Work, duration_ms: u64) -> Kind {
+    fn last_event(&self, work: Work, duration_ms: u64) -> TaskFinished {
         let Work {
             ended,
             denials,
@@ -269,7 +353,7 @@ impl<'a> Attempt<'a> {
         if denials > 0 && outcome == Outcome::Completed && self.task.on_denied == OnDenied::Warn {
             message.push_str(&format!(" and {}", text::plural(denials.into(), "denial")));
         }
-        Kind::TaskFinished(Box::new(TaskFinished {
+        TaskFinished {
             stop: ended.stop,
             outcome,
             message,
@@ -277,7 +361,7 @@ impl<'a> Attempt<'a> {
             turns_skipped: ended.turns_skipped,
             leaked_processes: ended.leaked_processes,
             duration_ms,
-        }))
+        }
     }
 
     fn started(
@@ -306,6 +390,7 @@ impl<'a> Attempt<'a> {
             tools: registry.definitions(),
             hooks_sha256,
             turns: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
+            trial: self.trial,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -456,6 +541,7 @@ fn limits(limits: &Limits) -> Value {
         "max_cost_usd": limits.max_cost,
         "timeout": humantime::format_duration(limits.timeout).to_string(),
         "tool_timeout": humantime::format_duration(limits.tool_timeout).to_string(),
+        "wrap_up": limits.wrap_up,
     })
 }
 

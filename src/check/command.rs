@@ -148,6 +148,10 @@ impl Check for Command {
         )
     }
 
+    fn limit(&self) -> Duration {
+        self.timeout
+    }
+
     async fn run(&self, context: &CheckContext) -> Finding {
         let mut env = context.environment.clone();
         for (name, value) in &self.variables {

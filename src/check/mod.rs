@@ -14,6 +14,7 @@ mod time_span;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -100,6 +101,10 @@ pub trait Check: Send + Sync + std::fmt::Debug {
     fn kind(&self) -> &'static str;
     /// What it demands, in a few words.
     fn title(&self) -> String;
+    /// The longest time that it may take before somebody else ends it; it has limits of its own that strike before.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(30 * 60)
+    }
     /// Runs it. The finding's message has passed the redactor.
     async fn run(&self, context: &CheckContext) -> Finding;
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::usage::Usd;
+
 /// Runs LLM agents in CI: YAML tasks in, transcripts and JUnit out. Nothing ever asks a person.
 #[derive(Debug, Parser)]
 #[command(
@@ -84,6 +86,27 @@ pub(super) struct RunArgs {
     /// Tasks at the same time
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
+    /// Most tokens over all tasks; a call that what is left cannot pay is not made
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_tokens: Option<u64>,
+    /// Most money over all tasks, in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(super) max_cost: Option<Usd>,
+    /// Most time for the whole run; at its end everything is cut and the reports are written
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) timeout: Option<std::time::Duration>,
+    /// Time for what is under way to finish after SIGINT or SIGTERM; a second signal ends it at once [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) grace: Option<std::time::Duration>,
+    /// Start no other task after N that did not pass; the running ones finish
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_failures: Option<u32>,
+    /// The same as `--max-failures 1`
+    #[arg(long, conflicts_with = "max_failures")]
+    pub(super) fail_fast: bool,
+    /// Run all trials of a task, also those that cannot change its verdict any more
+    #[arg(long)]
+    pub(super) all_trials: bool,
     /// Ask the model for whole answers instead of streams
     #[arg(long)]
     pub(super) no_stream: bool,
@@ -102,6 +125,15 @@ pub(super) struct RunArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) github: When,
+}
+
+/// An amount of money that is one.
+fn dollars(typed: &str) -> Result<Usd, String> {
+    let amount = typed.trim_start_matches('$').parse().ok();
+    amount
+        .and_then(Usd::from_dollars)
+        .filter(|amount| *amount > Usd::ZERO)
+        .ok_or_else(|| "expected an amount of dollars above 0, as in `2.50`".to_owned())
 }
 
 /// Validate.

@@ -4,22 +4,29 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
-use crate::batch::{Batch, Job, Pinned, Scratch};
+use crate::agent::Shutdown;
+use crate::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
+use crate::budget::Purse;
 use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, github, load, redactor, say};
 use crate::clock::Clock;
-use crate::event::{Event, SharedSink, Sink};
-use crate::outcome::Exit;
+use crate::event::{Event, Kind, SharedSink, Sink};
+use crate::model::gate::Gate;
+use crate::outcome::{Exit, Stop};
 use crate::proc::Launcher;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{PlannedTask, RunPlan, Summary, account, files, run_dir};
-use crate::task::PROJECT_FILE;
+use crate::task::{BatchLimits, PROJECT_FILE};
 use crate::text;
+
+/// How long what is under way may take to finish after a signal, when nobody says otherwise.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long what was cut may take to write its last event when a further signal says that nobody waits any more.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
@@ -27,10 +34,21 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let jobs = match load::jobs(loaded.tasks, args, settings) {
+    let limits = narrowed(loaded.batch, args);
+    let gate = Arc::new(Gate::new(args.jobs.into()));
+    let jobs = match load::jobs(loaded.tasks, args, settings, &gate) {
         Ok(jobs) => jobs,
         Err(exit) => return exit,
     };
+    if limits.purse.max_cost.is_some()
+        && let Some(job) = jobs.iter().find(|job| job.model.facts().is_none())
+    {
+        let message = format!(
+            "a limit on the money of the run needs models with known prices, and `{}` is not listed; use `--max-tokens`",
+            job.model.name()
+        );
+        return fail(Exit::Usage, &message);
+    }
     let clock = Clock::system();
     let plan = RunPlan::new(
         env!("CARGO_PKG_VERSION"),
@@ -50,6 +68,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     let screen = Screen::new(args, settings, jobs.len());
     let batch = match batch(
         jobs,
+        &limits,
         args,
         settings,
         clock,
@@ -70,20 +89,40 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
             batch.jobs.len()
         ));
     }
-    let signal = match execute(&batch) {
-        Ok(signal) => signal,
-        Err(error) => {
-            return fail(
-                Exit::Infrastructure,
-                &format!("the runtime could not be started: {error}"),
-            );
+    let weak = Arc::downgrade(&batch);
+    gate.watch(move |eased| {
+        if let Some(batch) = weak.upgrade() {
+            batch.tell(Kind::CallsEased {
+                window: eased.window,
+                wait_ms: u64::try_from(eased.wait.as_millis()).unwrap_or(u64::MAX),
+            });
         }
-    };
+    });
+    if let Err(error) = execute(&batch, limits.grace.unwrap_or(GRACE)) {
+        return fail(
+            Exit::Infrastructure,
+            &format!("the runtime could not be started: {error}"),
+        );
+    }
     screen.clear();
     drop(batch);
-    let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    summary.0.signal = signal;
+    let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     conclude(&summary.0, &out, settings.github(args.github), settings)
+}
+
+/// The limits of the project, made narrower by the command line.
+fn narrowed(mut limits: BatchLimits, args: &RunArgs) -> BatchLimits {
+    fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+    limits.purse.max_tokens = least(limits.purse.max_tokens, args.max_tokens);
+    limits.purse.max_cost = least(limits.purse.max_cost, args.max_cost);
+    limits.timeout = least(limits.timeout, args.timeout);
+    limits.grace = args.grace.or(limits.grace);
+    limits
 }
 
 /// Writes every report of a run, shows the account, and gives the exit code.
@@ -116,30 +155,46 @@ pub(super) fn conclude(
     summary.exit()
 }
 
-/// Runs the batch. The first SIGINT or SIGTERM ends the tasks in an orderly way, the second one at once. Returns the signal.
-fn execute(batch: &Arc<Batch>) -> io::Result<Option<u8>> {
+/// Runs the batch. After the first SIGINT or SIGTERM nothing new begins, and what is under way has `grace` to finish before it
+/// is cut; the second one cuts it at once.
+fn execute(batch: &Arc<Batch>, grace: Duration) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let signal = runtime.block_on(async {
+    let listening = runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let cancel = CancellationToken::new();
-        let running = batch.run(&cancel);
+        let shutdown = Shutdown::default();
+        let running = batch.run(&shutdown);
         tokio::pin!(running);
-        let first = tokio::select! {
-            () = &mut running => return Ok(None),
+        let signal = tokio::select! {
+            () = &mut running => return Ok(()),
             signal = signals.next() => signal,
         };
-        cancel.cancel();
+        shutdown.begin(Stop::Cancelled, "the run was interrupted");
+        batch.tell(Kind::RunInterrupted { signal });
+        let is_over = tokio::select! {
+            () = &mut running => true,
+            () = tokio::time::sleep(grace) => false,
+            _ = signals.next() => false,
+        };
+        if is_over {
+            return Ok(());
+        }
+        shutdown.cut();
+        let again = async {
+            signals.next().await;
+            // What is cut ends by itself; this is for what does not.
+            tokio::time::sleep(LAST_WORDS).await;
+        };
         tokio::select! {
             () = &mut running => {}
-            _ = signals.next() => {}
+            () = again => {}
         }
-        Ok(Some(first))
+        Ok(())
     });
     // A tool that does not end must not hold the reports back.
     runtime.shutdown_background();
-    signal
+    listening
 }
 
 struct Signals {
@@ -166,6 +221,7 @@ impl Signals {
 
 fn batch(
     jobs: Vec<Job>,
+    limits: &BatchLimits,
     args: &RunArgs,
     settings: &Settings,
     clock: Clock,
@@ -193,6 +249,14 @@ fn batch(
     Ok(Batch {
         jobs,
         parallel: args.jobs.into(),
+        rules: Rules {
+            groups: limits.groups.clone(),
+            max_failures: args.max_failures.or(args.fail_fast.then_some(1)),
+            all_trials: args.all_trials,
+            timeout: limits.timeout,
+        },
+        purse: Purse::new(limits.purse),
+        journal: Journal::default(),
         base: settings.base.clone(),
         scratch: Scratch::create(&settings.temp, &out, args.keep_workspaces)?,
         out,

@@ -166,6 +166,9 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
         let processes = text::plural(task.leaked_processes.into(), "process");
         lines.push(format!("killed after their call had ended: {processes}"));
     }
+    if task.is_flaky() {
+        lines.push("flaky: it did not come to the same result each time".to_owned());
+    }
     for earlier in &task.earlier {
         let message = text::one_line(&earlier.message, LINE);
         lines.push(format!(

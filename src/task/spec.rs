@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::matrix_spec::MatrixSpec;
+use super::batch_spec::{BatchSpec, GroupSpec};
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
 use crate::check::{CheckSpec, TimeSpan};
@@ -126,6 +127,9 @@ pub struct LimitsSpec {
     pub timeout: Option<TimeSpan>,
     /// The longest time for one tool call. Default: `2m`.
     pub tool_timeout: Option<TimeSpan>,
+    /// Whether the model is asked in one more call, without tools, to hand over what it has when steps, tokens or money end
+    /// the task. The task has failed all the same. Default: `true`.
+    pub wrap_up: Option<bool>,
 }
 
 /// The directory that the agent works in.
@@ -234,6 +238,12 @@ pub struct ProjectSpec {
     /// What no task can go beyond.
     #[serde(default)]
     pub policy: PolicySpec,
+    /// What all tasks of a run together may spend, and how it ends.
+    #[serde(default)]
+    pub batch: BatchSpec,
+    /// How many tasks of a group run at the same time, by the name that tasks give as `group`.
+    #[serde(default)]
+    pub groups: BTreeMap<String, GroupSpec>,
 }
 
 /// What a task gets that does not say otherwise. Rules, hooks and additional directories are added to those of the

@@ -883,6 +883,9 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
             earlier: Vec::new(),
         }],
         parallel: 1,
+        rules: Rules::default(),
+        purse: None,
+        journal: Journal::default(),
         base: root.clone(),
         scratch: Scratch::create(&root, &out, false).unwrap(),
         out,
@@ -898,7 +901,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
     };
-    Arc::new(batch).run(&CancellationToken::new()).await;
+    Arc::new(batch).run(&Shutdown::default()).await;
     let events = recording.lock().unwrap().events().to_vec();
     let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
         unreachable!("{events:?}")

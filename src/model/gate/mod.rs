@@ -7,7 +7,7 @@
 mod pace;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -18,7 +18,7 @@ use self::pace::{Pace, Ticket};
 /// See the module. Shared by all models of a run that talk to one account.
 pub struct Gate {
     state: Mutex<State>,
-    watcher: Option<Watcher>,
+    watcher: OnceLock<Watcher>,
 }
 
 /// Is told when the gate gives way to the server's load.
@@ -64,15 +64,13 @@ impl Gate {
                 alarm: None,
                 refusals: 0,
             }),
-            watcher: None,
+            watcher: OnceLock::new(),
         }
     }
 
-    /// Tells `watcher` of each time that the gate gives way.
-    #[must_use]
-    pub fn watched(mut self, watcher: impl Fn(Eased) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Box::new(watcher));
-        self
+    /// Tells `watcher` of each time that the gate gives way. The first one stays.
+    pub fn watch(&self, watcher: impl Fn(Eased) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watcher));
     }
 
     /// How many requests were refused for load.
@@ -191,7 +189,7 @@ impl Pass {
                 wait,
             });
         });
-        if let (Some(eased), Some(watcher)) = (eased, &self.gate.watcher) {
+        if let (Some(eased), Some(watcher)) = (eased, self.gate.watcher.get()) {
             watcher(eased);
         }
     }

@@ -21,6 +21,7 @@ use std::path::{Path as FilePath, PathBuf};
 use super::diagnostic::{Diagnostic, Place, Related, Severity};
 use super::document::Document;
 use super::matrix::Combination;
+use super::batch_spec::BatchLimits;
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path};
 use super::{LoadOptions, Task};
@@ -220,6 +221,8 @@ pub(super) struct Project<'a> {
     pub(super) spec: &'a ProjectSpec,
     pub(super) defaults: Layer<'a>,
     pub(super) policy: Layer<'a>,
+    /// The file as a whole.
+    whole: Layer<'a>,
 }
 
 impl<'a> Project<'a> {
@@ -238,7 +241,18 @@ impl<'a> Project<'a> {
             spec,
             defaults: layer("defaults"),
             policy: layer("policy"),
+            whole: Layer {
+                root: Path::root(),
+                ..layer("batch")
+            },
         }
+    }
+
+    /// What holds for the run as a whole.
+    pub(super) fn batch(&self, findings: &mut Findings) -> BatchLimits {
+        BatchLimits::of(&self.spec.batch, &self.spec.groups, |keys, message| {
+            findings.error(&self.whole.origin(keys), message, None);
+        })
     }
 
     /// What is wrong with the policy itself, whatever the tasks are.
