@@ -404,7 +404,10 @@ mod tests {
         assert_eq!(budget.reserve(2, 100).map(|call| call.max_tokens), Ok(236));
         budget.settle(&output(100 + 236));
         assert_eq!(budget.reserve(3, 336).unwrap_err().ceiling, Ceiling::Tokens);
-        assert_eq!(budget.reserve_wrap_up(336).map(|call| call.max_tokens), Ok(128));
+        assert_eq!(
+            budget.reserve_wrap_up(336).map(|call| call.max_tokens),
+            Ok(128)
+        );
     }
 
     #[test]

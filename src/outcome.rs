@@ -5,12 +5,13 @@
 
 mod trials;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use trials::{Standing, Tally, Trials};
 
 /// Why the agent loop ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// The model ended its last turn (`end_turn` or `stop_sequence`).
@@ -56,9 +57,7 @@ pub enum Stop {
 }
 
 /// What a task's denials mean for its outcome (`permissions.on_denied`).
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDenied {
     /// Any denied action fails the task.
@@ -84,7 +83,9 @@ pub enum ChecksResult {
 }
 
 /// The word that every report shows for a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The model finished and every check passed.
@@ -136,7 +137,7 @@ pub enum Outcome {
 }
 
 /// What a task's gate makes of its outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The work is acceptable. JUnit: no child element.

@@ -154,12 +154,18 @@ impl Conversation {
         facts: Option<ModelFacts>,
     ) -> Ask {
         let fixed = json_bytes(&system).saturating_add(json_bytes(&tools));
-        let unmeasured = UNSEEN_TOKENS.saturating_add(fixed).saturating_add(self.bytes);
+        let unmeasured = UNSEEN_TOKENS
+            .saturating_add(fixed)
+            .saturating_add(self.bytes);
         let measured = self.measured.and_then(|(tokens, covered)| {
             let is_plausible =
                 tokens.saturating_mul(MOST_BYTES_A_TOKEN) >= covered.saturating_add(fixed);
             let added = self.bytes.saturating_sub(covered);
-            is_plausible.then(|| tokens.saturating_add(UNSEEN_TOKENS / 4).saturating_add(added))
+            is_plausible.then(|| {
+                tokens
+                    .saturating_add(UNSEEN_TOKENS / 4)
+                    .saturating_add(added)
+            })
         });
         Ask {
             input: measured.unwrap_or(unmeasured).min(unmeasured),

@@ -235,7 +235,10 @@ mod tests {
         shutdown.begin(Stop::Cancelled, "SIGTERM came");
         shutdown.begin(Stop::Timeout, "later");
         assert!(interrupt.is_raised() && !interrupt.token().is_cancelled());
-        assert_eq!(interrupt.reason(), (Stop::Cancelled, "SIGTERM came".to_owned()));
+        assert_eq!(
+            interrupt.reason(),
+            (Stop::Cancelled, "SIGTERM came".to_owned())
+        );
         shutdown.cut();
         assert!(interrupt.token().is_cancelled());
     }

@@ -175,9 +175,7 @@ impl Agent {
                 }
                 Err(exceeded) => return Err(exceeded.into()),
             };
-            let reply = self
-                .ask(talk, &mut reservation, emitter, interrupt)
-                .await?;
+            let reply = self.ask(talk, &mut reservation, emitter, interrupt).await?;
             let (route, calls) = talk.append_reply(reply, false, emitter)?;
             match route {
                 Route::Tools => self.act(talk, &calls, emitter, interrupt).await?,
@@ -216,7 +214,7 @@ impl Agent {
         let tools = self.registry.definitions();
         let hold = match &self.purse {
             Some(purse) => {
-                self.tell_wind_down(purse, talk, emitter)?;
+                Self::tell_wind_down(purse, talk, emitter)?;
                 let ask = talk.worst_case(&self.system, &tools, reservation, self.model.facts());
                 let hold = hold(purse, &ask, talk.step(), interrupt).await?;
                 reservation.lower(hold.output);
@@ -247,7 +245,6 @@ impl Agent {
 
     /// Tells the model once that the batch's purse nears its end.
     fn tell_wind_down(
-        &self,
         purse: &Purse,
         talk: &mut Conversation,
         emitter: &Emitter,
@@ -300,13 +297,13 @@ async fn hold(
     interrupt: &Interrupt,
 ) -> Result<Hold, Halt> {
     interrupt.pause();
-    let held = tokio::select! {
-        held = purse.hold(ask) => Some(held),
+    let granted = tokio::select! {
+        granted = purse.hold(ask) => Some(granted),
         () = interrupt.token().cancelled() => None,
         () = interrupt.ending() => None,
     };
     interrupt.resume();
-    match held {
+    match granted {
         Some(Ok(hold)) => Ok(hold),
         // Without a single call nothing was measured.
         Some(Err(exceeded)) if steps == 0 => Err(Halt {
@@ -314,6 +311,9 @@ async fn hold(
             message: exceeded.message,
         }),
         Some(Err(exceeded)) => Err(exceeded.into()),
-        None => Err(Halt::interrupted(interrupt, "waiting for the batch's budget")),
+        None => Err(Halt::interrupted(
+            interrupt,
+            "waiting for the batch's budget",
+        )),
     }
 }

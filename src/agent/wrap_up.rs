@@ -28,8 +28,13 @@ impl Agent {
         if !self.limits.wrap_up || !ends_the_task || interrupt.is_raised() {
             return halt;
         }
-        match self.hand_over(talk, &halt.message, emitter, interrupt).await {
-            Ok(true) => halt.message.push_str("; the model was asked for a hand-over"),
+        match self
+            .hand_over(talk, &halt.message, emitter, interrupt)
+            .await
+        {
+            Ok(true) => halt
+                .message
+                .push_str("; the model was asked for a hand-over"),
             Ok(false) => {}
             Err(broken) if broken.stop == Stop::IoError => return broken,
             Err(failed) => {

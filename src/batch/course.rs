@@ -156,7 +156,10 @@ mod tests {
 
     #[test]
     fn an_interrupted_task_makes_no_other_attempt() {
-        assert_eq!(play(&mut course(5, 5, 5), &[Outcome::Cancelled; 3]).len(), 1);
+        assert_eq!(
+            play(&mut course(5, 5, 5), &[Outcome::Cancelled; 3]).len(),
+            1
+        );
     }
 
     #[test]

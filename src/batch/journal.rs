@@ -14,7 +14,11 @@ pub struct Journal(Mutex<Option<Emitter>>);
 impl Batch {
     /// Writes an event of the batch. One that cannot be written is logged: the tasks have transcripts of their own.
     pub fn tell(&self, kind: Kind) {
-        let mut journal = self.journal.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut journal = self
+            .journal
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let told = match &*journal {
             Some(emitter) => emitter.emit(kind),
             None => self.open_journal().and_then(|emitter| {

@@ -171,7 +171,7 @@ impl Batch {
                 busy.insert(running.spawn(attempt).id(), place);
             }
             if let Some(reason) = self.obstacle(shutdown, lost) {
-                self.leave_out(queue.drain(), &reason);
+                self.leave_out(&queue.drain(), &reason);
             }
             let ended = tokio::select! {
                 ended = running.join_next_with_id() => ended,
@@ -223,7 +223,10 @@ impl Batch {
                 "{tasks} did not pass, and after {most} no other one is started (`--max-failures`)"
             ));
         }
-        let purse = self.purse.as_ref().filter(|purse| purse.is_winding_down())?;
+        let purse = self
+            .purse
+            .as_ref()
+            .filter(|purse| purse.is_winding_down())?;
         Some(format!(
             "{}, and from {} % on no task is started",
             purse.state(),
@@ -231,7 +234,7 @@ impl Batch {
         ))
     }
 
-    fn leave_out(&self, places: BTreeSet<usize>, reason: &str) {
+    fn leave_out(&self, places: &BTreeSet<usize>, reason: &str) {
         let jobs = places.iter().filter_map(|place| self.jobs.get(*place));
         let tasks: Vec<String> = jobs.map(|job| job.task.name.clone()).collect();
         if !tasks.is_empty() {

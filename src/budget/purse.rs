@@ -173,7 +173,13 @@ impl Purse {
     }
 
     /// What of the purse a call would break.
-    fn lack(&self, taken: Amount, input: u64, output: u64, price: Option<Price>) -> Option<Ceiling> {
+    fn lack(
+        &self,
+        taken: Amount,
+        input: u64,
+        output: u64,
+        price: Option<Price>,
+    ) -> Option<Ceiling> {
         let sum = taken.plus(worst(input, output, price));
         if self.limits.max_tokens.is_some_and(|most| sum.tokens > most) {
             return Some(Ceiling::BatchTokens);
@@ -189,10 +195,14 @@ impl Purse {
             .limits
             .max_tokens
             .map_or(u64::MAX, |most| most.saturating_sub(used.tokens));
-        let by_cost = self.limits.max_cost.zip(ask.price).map_or(u64::MAX, |(most, price)| {
-            let left = most.saturating_sub(used.cost).nanos();
-            left.checked_div(price.output).unwrap_or(u64::MAX)
-        });
+        let by_cost = self
+            .limits
+            .max_cost
+            .zip(ask.price)
+            .map_or(u64::MAX, |(most, price)| {
+                let left = most.saturating_sub(used.cost).nanos();
+                left.checked_div(price.output).unwrap_or(u64::MAX)
+            });
         ask.output.min(by_tokens).min(by_cost)
     }
 
@@ -216,9 +226,10 @@ impl Purse {
     }
 
     fn told(&self, spent: Amount) -> String {
-        let tokens = self.limits.max_tokens.map(|most| {
-            format!("{} of {most} tokens (`--max-tokens`)", spent.tokens)
-        });
+        let tokens = self
+            .limits
+            .max_tokens
+            .map(|most| format!("{} of {most} tokens (`--max-tokens`)", spent.tokens));
         let cost = self
             .limits
             .max_cost
@@ -230,7 +241,10 @@ impl Purse {
     fn exceeded(&self, ceiling: Ceiling, spent: Amount) -> Exceeded {
         Exceeded {
             ceiling,
-            message: format!("{}, which leaves too little for another call", self.told(spent)),
+            message: format!(
+                "{}, which leaves too little for another call",
+                self.told(spent)
+            ),
         }
     }
 
@@ -328,7 +342,11 @@ mod tests {
         // 850 are spent: 150 tokens pay no input of 100 with an answer of 128.
         let refused = purse.try_hold(&ask(100, 300)).unwrap().unwrap_err();
         assert_eq!(refused.ceiling, Ceiling::BatchTokens);
-        assert!(refused.message.contains("850 of 1000 tokens"), "{}", refused.message);
+        assert!(
+            refused.message.contains("850 of 1000 tokens"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

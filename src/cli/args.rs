@@ -36,7 +36,7 @@ pub(super) enum Command {
     Report(ReportArgs),
     /// Print a transcript for a person
     Show(ShowArgs),
-    /// Print the JSON Schema of task files
+    /// Print the JSON Schema of task files, of transcripts or of `summary.json`
     Schema(SchemaArgs),
     /// Run one process and everything that it starts under supervision
     #[command(hide = true)]
@@ -75,6 +75,17 @@ pub(super) struct TaskArgs {
     pub(super) allow_bypass: bool,
 }
 
+/// For whom reports are written.
+#[derive(Debug, Args)]
+pub(super) struct FormArgs {
+    /// Readers of `junit.xml`: `strict` leaves out what the schema of Jenkins' xUnit plugin refuses
+    #[arg(long, value_enum, default_value_t = JunitDialect::Common, value_name = "DIALECT")]
+    pub(super) junit_dialect: JunitDialect,
+    /// `gl-code-quality-report.json` for GitLab CI
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) gitlab: When,
+}
+
 /// Run tasks.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -86,6 +97,33 @@ pub(super) struct RunArgs {
     /// Tasks at the same time
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+    /// Ask the model for whole answers instead of streams
+    #[arg(long)]
+    pub(super) no_stream: bool,
+    /// Give a model call up after this time without anything new
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    pub(super) idle_timeout: std::time::Duration,
+    /// Most tries of one model call
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(super) max_tries: u16,
+    /// Keep copies of workspaces after the run
+    #[arg(long)]
+    pub(super) keep_workspaces: bool,
+    /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) progress: When,
+    /// Step summary, outputs and annotations for GitHub Actions
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) github: When,
+    #[command(flatten)]
+    pub(super) forms: FormArgs,
+}
+
+/// What the run as a whole may take, and when it ends.
+#[derive(Debug, Args)]
+pub(super) struct LimitArgs {
     /// Most tokens over all tasks; a call that what is left cannot pay is not made
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_tokens: Option<u64>,
@@ -107,24 +145,6 @@ pub(super) struct RunArgs {
     /// Run all trials of a task, also those that cannot change its verdict any more
     #[arg(long)]
     pub(super) all_trials: bool,
-    /// Ask the model for whole answers instead of streams
-    #[arg(long)]
-    pub(super) no_stream: bool,
-    /// Give a model call up after this time without anything new
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
-    pub(super) idle_timeout: std::time::Duration,
-    /// Most tries of one model call
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
-    pub(super) max_tries: u16,
-    /// Keep copies of workspaces after the run
-    #[arg(long)]
-    pub(super) keep_workspaces: bool,
-    /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
-    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
-    pub(super) progress: When,
-    /// Step summary, outputs and annotations for GitHub Actions
-    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
-    pub(super) github: When,
 }
 
 /// An amount of money that is one.
@@ -169,6 +189,8 @@ pub(super) struct ReportArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
     pub(super) github: When,
+    #[command(flatten)]
+    pub(super) forms: FormArgs,
 }
 
 /// Show.
@@ -185,6 +207,12 @@ pub(super) struct SchemaArgs {
     /// The schema of `agent-batch.yaml` instead
     #[arg(long)]
     pub(super) project: bool,
+    /// The schema of one line of a transcript instead
+    #[arg(long, conflicts_with = "project")]
+    pub(super) transcript: bool,
+    /// The schema of `summary.json` instead
+    #[arg(long, conflicts_with_all = ["project", "transcript"])]
+    pub(super) summary: bool,
 }
 
 /// When something is done.
@@ -196,6 +224,24 @@ pub(super) enum When {
     Always,
     /// Never
     Never,
+}
+
+/// The readers of `junit.xml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum JunitDialect {
+    /// `file` and `line` on each case, for GitLab and annotating actions
+    Common,
+    /// Valid by `junit-10.xsd`
+    Strict,
+}
+
+impl From<JunitDialect> for crate::report::junit::Dialect {
+    fn from(typed: JunitDialect) -> Self {
+        match typed {
+            JunitDialect::Common => Self::Common,
+            JunitDialect::Strict => Self::Strict,
+        }
+    }
 }
 
 /// How processes are held.

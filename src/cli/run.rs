@@ -19,7 +19,7 @@ use crate::outcome::{Exit, Stop};
 use crate::proc::Launcher;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
-use crate::report::{PlannedTask, RunPlan, Summary, account, files, run_dir};
+use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_dir};
 use crate::task::{BatchLimits, PROJECT_FILE};
 use crate::text;
 
@@ -107,7 +107,13 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     screen.clear();
     drop(batch);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    conclude(&summary.0, &out, settings.github(args.github), settings)
+    conclude(
+        &summary.0,
+        &out,
+        settings.forms(&args.forms),
+        settings.github(args.github),
+        settings,
+    )
 }
 
 /// The limits of the project, made narrower by the command line.
@@ -118,10 +124,10 @@ fn narrowed(mut limits: BatchLimits, args: &RunArgs) -> BatchLimits {
             (one, other) => one.or(other),
         }
     }
-    limits.purse.max_tokens = least(limits.purse.max_tokens, args.max_tokens);
-    limits.purse.max_cost = least(limits.purse.max_cost, args.max_cost);
-    limits.timeout = least(limits.timeout, args.timeout);
-    limits.grace = args.grace.or(limits.grace);
+    limits.purse.max_tokens = least(limits.purse.max_tokens, args.limits.max_tokens);
+    limits.purse.max_cost = least(limits.purse.max_cost, args.limits.max_cost);
+    limits.timeout = least(limits.timeout, args.limits.timeout);
+    limits.grace = args.limits.grace.or(limits.grace);
     limits
 }
 
@@ -129,10 +135,11 @@ fn narrowed(mut limits: BatchLimits, args: &RunArgs) -> BatchLimits {
 pub(super) fn conclude(
     summary: &Summary,
     out: &Path,
+    forms: Forms,
     in_actions: bool,
     settings: &Settings,
 ) -> Exit {
-    let written = files::write_all(out, summary);
+    let written = files::write_all(out, summary, forms);
     // A reader that went away must not change the verdict.
     let _ = account::write(&mut io::stdout().lock(), summary);
     let told = if in_actions {
@@ -251,8 +258,11 @@ fn batch(
         parallel: args.jobs.into(),
         rules: Rules {
             groups: limits.groups.clone(),
-            max_failures: args.max_failures.or(args.fail_fast.then_some(1)),
-            all_trials: args.all_trials,
+            max_failures: args
+                .limits
+                .max_failures
+                .or(args.limits.fail_fast.then_some(1)),
+            all_trials: args.limits.all_trials,
             timeout: limits.timeout,
         },
         purse: Purse::new(limits.purse),

@@ -1,11 +1,12 @@
 //! Trials: a task that is run several times, as a measurement. What the results say, and when they have said it; pure.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Outcome, Verdict};
 
 /// How often a task is run as a measurement, and how many of these runs have to pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trials {
     /// How often it is run, from 1 to [`Trials::MOST`].
     pub count: u32,
@@ -14,7 +15,7 @@ pub struct Trials {
 }
 
 /// The results of the trials so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
     /// Passed their gate.
     pub passed: u32,

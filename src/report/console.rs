@@ -192,7 +192,9 @@ impl<W: Write + Send> Sink for Console<W> {
             }
             Kind::RunInterrupted { signal } => self.say(
                 event,
-                &format!("signal {signal}: what is under way may finish; once more ends it at once"),
+                &format!(
+                    "signal {signal}: what is under way may finish; once more ends it at once"
+                ),
             ),
             Kind::CallsEased { window, wait_ms } => self.say(
                 event,
@@ -202,14 +204,16 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::duration(Duration::from_millis(*wait_ms)),
                 ),
             ),
-            Kind::NoteAppended { origin, .. } => self.say(event, &format!("told the model: {origin}")),
+            Kind::NoteAppended { origin, .. } => {
+                self.say(event, &format!("told the model: {origin}"))
+            }
             Kind::PromptAppended { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)
             | Kind::ToolFinished(_)
             | Kind::ResultsAppended { .. }
-            | Kind::WorkspaceCompared { .. }
+            | Kind::WorkspaceCompared(_)
             | Kind::Unknown => Ok(()),
         }
     }

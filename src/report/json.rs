@@ -6,16 +6,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::plan::Quarantine;
 use super::summary::{
-    Baseline, CheckRecord, Compared, Denial, AttemptRecord, HookRecord, Kept, RepeatedCall,
+    AttemptRecord, Baseline, CheckRecord, Compared, Denial, HookRecord, Kept, RepeatedCall,
     StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord, SandboxRecord};
+use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop, Tally, Trials};
 use crate::usage::{Usage, Usd};
 
@@ -31,14 +32,16 @@ pub fn render(summary: &Summary) -> serde_json::Result<String> {
 }
 
 /// The whole document.
-#[derive(Serialize)]
-struct Report<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,
     exit_code: u8,
@@ -53,7 +56,7 @@ struct Report<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Totals {
     tasks: u64,
     passed: u64,
@@ -68,7 +71,7 @@ struct Totals {
     cost_is_partial: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Tokens {
     total: u64,
     #[serde(flatten)]
@@ -76,7 +79,7 @@ struct Tokens {
 }
 
 /// One task. A list with `total` and `items` holds the first entries and counts all.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Task<'a> {
     name: &'a str,
     file: &'a str,
@@ -117,6 +120,10 @@ struct Task<'a> {
     hooks: &'a Kept<HookRecord>,
     checks: &'a Kept<CheckRecord>,
     changes: &'a Kept<Change>,
+    concerns: &'a Kept<Concern>,
+    /// Relative to `run_dir`, like `transcript`.
+    patch: Option<&'a str>,
+    patch_omitted: &'a Kept<Omitted>,
     warnings: &'a Kept<Warning>,
     repeated_calls: &'a [RepeatedCall],
     unused_allow: &'a [RuleRecord],
@@ -136,7 +143,7 @@ struct Task<'a> {
 }
 
 /// What the trials of a task say together.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TrialsReport {
     count: u32,
     pass: u32,
@@ -165,7 +172,7 @@ impl TrialsReport {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Turns {
     planned: u32,
     done: u32,
@@ -258,6 +265,9 @@ impl<'a> Task<'a> {
             hooks: &task.hooks,
             checks: &task.checks,
             changes: &task.changes,
+            concerns: &task.concerns,
+            patch: task.patch.as_deref(),
+            patch_omitted: &task.patch_omitted,
             warnings: &task.warnings,
             repeated_calls: &task.repeated,
             unused_allow: &task.unused_allow,

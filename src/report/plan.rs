@@ -3,6 +3,7 @@
 //! Without it a report could only speak of the tasks that left a transcript, and a task that never started would
 //! vanish from it. The hash lets shards prove that they worked on the same plan.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -68,7 +69,7 @@ pub struct PlannedTask {
 
 /// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
 /// does not fail the run. An infrastructure error is not excused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Quarantine {
     /// Why, in the words of whoever put it there.
     pub reason: String,

@@ -221,7 +221,7 @@ impl Sink for Progress {
             | Kind::HookFinished(_)
             | Kind::ToolFinished(_)
             | Kind::ResultsAppended { .. }
-            | Kind::WorkspaceCompared { .. }
+            | Kind::WorkspaceCompared(_)
             | Kind::NoteAppended { .. }
             | Kind::TasksNotRun { .. }
             | Kind::RunInterrupted { .. }

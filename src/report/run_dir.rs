@@ -6,7 +6,8 @@
 //! <out>/batch.jsonl                            events of the batch itself, if there were any
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
-//! <out>/junit.xml, summary.json, summary.md   made again by `agent-batch report`
+//! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
+//!       comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
@@ -31,6 +32,8 @@ pub const LOCK: &str = "run.lock";
 pub const BATCH: &str = "batch.jsonl";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The file with what an attempt changed, for `git apply`.
+pub const PATCH: &str = "changes.patch";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 
@@ -50,6 +53,12 @@ pub fn attempt(task: &str, attempt: u32) -> String {
 #[must_use]
 pub fn transcript(task: &str, number: u32) -> String {
     format!("{}/{TRANSCRIPT}", attempt(task, number))
+}
+
+/// The patch of an attempt, relative to the run directory, with `/`.
+#[must_use]
+pub fn patch(task: &str, number: u32) -> String {
+    format!("{}/{PATCH}", attempt(task, number))
 }
 
 /// The directory of an attempt's whole outputs, relative to the run directory, with `/`.
@@ -119,13 +128,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         }
     }
     // Last, because what is said here of a task holds beside its attempts.
-    replay(
-        &directory.join(BATCH),
-        "",
-        0,
-        &mut summary,
-        &mut damages,
-    );
+    replay(&directory.join(BATCH), "", 0, &mut summary, &mut damages);
     for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
         summary.damages.push(format!(
             "task `{}`: its transcript lacks events at {}",

@@ -73,7 +73,10 @@ impl BatchLimits {
             }
         }
         if let Some(share) = batch.wind_down {
-            match u8::try_from(share).ok().filter(|share| (1..=100).contains(share)) {
+            match u8::try_from(share)
+                .ok()
+                .filter(|share| (1..=100).contains(share))
+            {
                 Some(share) => purse.wind_down = share,
                 None => error(
                     &["batch", "wind_down"],

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::matrix_spec::MatrixSpec;
 use super::batch_spec::{BatchSpec, GroupSpec};
+use super::matrix_spec::MatrixSpec;
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
 use crate::check::{CheckSpec, TimeSpan};

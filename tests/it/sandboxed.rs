@@ -17,7 +17,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_batch::batch::{Batch, Job, Pinned, Scratch};
+use agent_batch::agent::Shutdown;
+use agent_batch::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
 use agent_batch::clock::Clock;
 use agent_batch::event::{Event, Kind, Recording, SharedSink};
 use agent_batch::model::scripted::{Script, Scripted};

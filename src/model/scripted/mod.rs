@@ -138,12 +138,10 @@ impl Model for Scripted {
             while left != Some(0) {
                 let failure = fault.failure(self.name());
                 let is_for_load = failure.is_for_load;
-                let wait = tries
-                    .after(failure, 0.0)
-                    .map_err(|error| ModelError {
-                        kind: error.kind,
-                        message: self.error(step, &error.message).message,
-                    })?;
+                let wait = tries.after(failure, 0.0).map_err(|error| ModelError {
+                    kind: error.kind,
+                    message: self.error(step, &error.message).message,
+                })?;
                 listener.retried(wait.attempt, wait.delay, &wait.reason);
                 let _waiting = is_for_load.then(|| Waiting::of(listener));
                 pause(wait.delay).await;

@@ -2,6 +2,7 @@
 //!
 //! `report::baseline` reads a baseline and makes these; reports show them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -11,12 +12,13 @@ use crate::outcome::{Exit, Outcome, Verdict};
 use crate::usage::Usd;
 
 /// What a run was compared with.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Baseline {
     /// The file or directory, as it was named.
     pub source: String,
     /// When the run began that it is of.
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<OffsetDateTime>,
     /// What fails the run, in place of any failure. Empty: any failure does, and the comparison is only shown.
     pub gate: Vec<Gate>,
@@ -25,7 +27,7 @@ pub struct Baseline {
 }
 
 /// What fails a run that is compared with a baseline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// A task that passed in the baseline fails now.
@@ -37,7 +39,9 @@ pub enum Gate {
 }
 
 /// A task in the light of the baseline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// It passed, and passes.
@@ -84,7 +88,7 @@ impl Class {
 }
 
 /// What the comparison says of one task.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Compared {
     /// The class.
     pub class: Class,
@@ -95,7 +99,7 @@ pub struct Compared {
 }
 
 /// A task of the baseline.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Before {
     /// How it ended.
     pub outcome: Outcome,
@@ -110,7 +114,7 @@ pub struct Before {
 }
 
 /// A notable change of a measure.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Shift {
     /// What is measured.
     pub measure: Measure,
@@ -129,7 +133,7 @@ impl Shift {
 }
 
 /// What is compared beside verdicts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Dollars.

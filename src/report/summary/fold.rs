@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{
-    self, CheckRecord, Denial, HookRecord, Kept, StepRecord, Warning,
-};
+use super::record::{self, CheckRecord, Denial, HookRecord, Kept, StepRecord, Warning};
 use super::repeats::Repeats;
 use super::task::TaskSummary;
 use crate::event::{
-    AssistantReplied, Change, CheckFinished, Event, HookFinished, HookResult, Kind, RuleRecord,
-    TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, Change, CheckFinished, Concern, Event, HookFinished, HookResult, Kind,
+    Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
 };
 use crate::outcome::Outcome;
 use crate::report::plan::PlannedTask;
@@ -122,12 +120,30 @@ impl TaskSummary {
             Kind::ToolDecided(decided) => self.decided(decided),
             Kind::ToolFinished(finished) => self.tool(finished),
             Kind::ResultsAppended { step, .. } => self.now(format!("going on after step {step}")),
-            Kind::WorkspaceCompared { changes } => {
-                for change in changes {
+            Kind::WorkspaceCompared(compared) => {
+                for change in &compared.changes {
                     self.changes.push(Change {
                         path: record::name(&change.path),
                         kind: change.kind,
                     });
+                }
+                for concern in &compared.concerns {
+                    self.concerns.push(Concern {
+                        path: record::name(&concern.path),
+                        kind: concern.kind,
+                        detail: record::name(&concern.detail),
+                    });
+                }
+                if let Some(patch) = &compared.patch {
+                    self.patch_bytes = patch.bytes;
+                    self.patch = (!patch.file.is_empty() && self.transcript.is_some())
+                        .then(|| run_dir::patch(&self.name, self.attempt));
+                    for omitted in &patch.omitted {
+                        self.patch_omitted.push(Omitted {
+                            path: record::name(&omitted.path),
+                            reason: record::sentence(&omitted.reason),
+                        });
+                    }
                 }
             }
             Kind::CheckFinished(check) => self.check(check),

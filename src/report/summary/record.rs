@@ -2,6 +2,7 @@
 //!
 //! All texts in here are still hostile; they are only short. Each report escapes them for its place.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::event::{CheckResult, SandboxRecord, Spent};
@@ -19,7 +20,7 @@ pub const NAME: usize = 200;
 pub const TAIL: usize = 4096;
 
 /// A list that keeps its first entries and counts all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Kept<T> {
     /// The first entries, at most [`Kept::ROOM`].
     pub items: Vec<T>,
@@ -62,7 +63,7 @@ impl<T> Kept<T> {
 }
 
 /// A call that was not allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Denial {
     /// The step that asked.
     pub step: u32,
@@ -87,7 +88,7 @@ pub struct Denial {
 }
 
 /// A hook that blocked or failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HookRecord {
     /// The hook event.
     pub event: String,
@@ -100,7 +101,7 @@ pub struct HookRecord {
 }
 
 /// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckRecord {
     /// Its place in the task file, from 0.
     pub index: u32,
@@ -122,7 +123,7 @@ pub struct CheckRecord {
 }
 
 /// Something that a reader should know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Warning {
     /// A stable word.
     pub code: String,
@@ -131,7 +132,7 @@ pub struct Warning {
 }
 
 /// One of the last steps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepRecord {
     /// Its number, from 1.
     pub step: u32,
@@ -142,7 +143,7 @@ pub struct StepRecord {
 }
 
 /// A call that came more than once with the same input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RepeatedCall {
     /// The tool.
     pub tool: String,
@@ -153,7 +154,7 @@ pub struct RepeatedCall {
 }
 
 /// One attempt of a task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AttemptRecord {
     /// Its number, from 1.
     pub attempt: u32,

@@ -6,11 +6,11 @@ use time::OffsetDateTime;
 
 use super::compared::Compared;
 use super::record::{
-    CheckRecord, Denial, AttemptRecord, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
+    AttemptRecord, CheckRecord, Denial, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
 };
 use super::repeats::Repeats;
 use super::trials::TrialsSoFar;
-use crate::event::{Change, CheckResult, RuleRecord, SandboxRecord};
+use crate::event::{Change, CheckResult, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Outcome, Stop, Trials, Verdict};
 use crate::report::plan::{PlannedTask, Quarantine};
 use crate::usage::{Usage, Usd};
@@ -99,6 +99,14 @@ pub struct TaskSummary {
     pub checks: Kept<CheckRecord>,
     /// What changed in the workspace.
     pub changes: Kept<Change>,
+    /// What of that a person should look at before the patch is used.
+    pub concerns: Kept<Concern>,
+    /// The patch, relative to the run directory; `None` when there is none.
+    pub patch: Option<String>,
+    /// Its size.
+    pub patch_bytes: u64,
+    /// The changes that are not in the patch.
+    pub patch_omitted: Kept<Omitted>,
     /// What a reader should know.
     pub warnings: Kept<Warning>,
     /// Calls that came again and again.
@@ -180,6 +188,10 @@ impl TaskSummary {
             duration_ms: 0,
             checks: Kept::default(),
             changes: Kept::default(),
+            concerns: Kept::default(),
+            patch: None,
+            patch_bytes: 0,
+            patch_omitted: Kept::default(),
             warnings: Kept::default(),
             repeated: Vec::new(),
             unused_allow: Vec::new(),

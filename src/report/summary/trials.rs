@@ -130,7 +130,10 @@ impl TaskSummary {
                 _ => Outcome::Unfinished,
             },
         };
-        let mut message = format!("{} of {run} trials passed, {pass} of {count} have to", all.tally.passed);
+        let mut message = format!(
+            "{} of {run} trials passed, {pass} of {count} have to",
+            all.tally.passed
+        );
         if let Some((low, high)) = all.tally.interval() {
             message.push_str(&format!(
                 " (95 % interval of the pass rate: {:.0} % to {:.0} %)",

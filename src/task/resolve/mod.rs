@@ -18,10 +18,10 @@ mod tools;
 
 use std::path::{Path as FilePath, PathBuf};
 
+use super::batch_spec::BatchLimits;
 use super::diagnostic::{Diagnostic, Place, Related, Severity};
 use super::document::Document;
 use super::matrix::Combination;
-use super::batch_spec::BatchLimits;
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path};
 use super::{LoadOptions, Task};
