@@ -11,6 +11,7 @@ mod journal;
 mod lanes;
 mod overseer;
 mod pinned;
+pub mod plan;
 mod queue;
 mod scratch;
 
@@ -57,8 +58,8 @@ pub struct Job {
 pub struct EarlierAttempt {
     /// Its number, from 1.
     pub number: u32,
-    /// How it ended. One whose row in the table of outcomes says `retryable` (`unfinished` among them) is to be made up
-    /// for and counts against no limit on retries; any other one is a trial that is done.
+    /// How it ended. One that passed or failed is a trial that is done; any other one ([`plan::resume::is_verdict`]) is to be
+    /// made up for, and counts against no limit on retries.
     pub outcome: Outcome,
 }
 
