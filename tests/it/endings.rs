@@ -51,7 +51,7 @@ fn start(sandbox: &Sandbox) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: rustix::process::Signal) {
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, signal).unwrap();
 }
@@ -68,7 +68,7 @@ fn is_left(needle: &str) -> bool {
 }
 
 /// Waits for what must come soon; a test that waits for ever is ended by its runner.
-fn until(condition: impl Fn() -> bool) {
+pub(crate) fn until(condition: impl Fn() -> bool) {
     while !condition() {
         wait_a_little();
     }

@@ -38,7 +38,8 @@ fn reply(request: &Received, last: usize) -> Value {
         return message(text("done"), "end_turn");
     }
     let input = json!({"file_path": "a.txt", "offset": done + 1});
-    let call = json!({"type": "tool_use", "id": format!("t{done}"), "name": "Read", "input": input});
+    let call =
+        json!({"type": "tool_use", "id": format!("t{done}"), "name": "Read", "input": input});
     message(json!([call]), "tool_use")
 }
 
@@ -87,7 +88,12 @@ fn moody(seed: u64) -> (Server, Arc<AtomicU64>) {
             "cache_creation_input_tokens": (roll >> 32) % (bytes / 4),
             "output_tokens": (roll >> 8) % (most + 1),
         });
-        let sum: u64 = usage.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let sum: u64 = usage
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(Value::as_u64)
+            .sum();
         total.fetch_add(sum, Ordering::SeqCst);
         let mut reply = reply(request, 3);
         reply["usage"] = usage;
@@ -102,11 +108,30 @@ fn no_seed_overspends(seeds: std::ops::Range<u64>) {
         let (server, spent) = moody(seed);
         let limit = most.to_string();
         let sandbox = tasks(&server, 50, "limits: { max_output_tokens: 3000 }\n");
-        let run = sandbox.call(&["tasks", "--jobs", "12", "--max-tokens", &limit, "--no-stream"]);
-        assert_ne!(run.output.status.code(), Some(0), "what was not measured is not green");
+        let run = sandbox.call(&[
+            "tasks",
+            "--jobs",
+            "12",
+            "--max-tokens",
+            &limit,
+            "--no-stream",
+        ]);
+        assert_ne!(
+            run.output.status.code(),
+            Some(0),
+            "what was not measured is not green"
+        );
         let spent = spent.load(Ordering::SeqCst);
-        assert!(spent <= most, "seed {seed}: {spent} of {most}\n{}", run.stderr());
-        assert!(spent * 2 > most, "seed {seed}: only {spent} of {most}\n{}", run.stderr());
+        assert!(
+            spent <= most,
+            "seed {seed}: {spent} of {most}\n{}",
+            run.stderr()
+        );
+        assert!(
+            spent * 2 > most,
+            "seed {seed}: only {spent} of {most}\n{}",
+            run.stderr()
+        );
         assert_eq!(run.summary()["totals"]["tokens"]["total"], spent);
         let outcomes = outcomes(&run);
         assert!(outcomes["not_run"] > 0, "{outcomes:?}");
@@ -142,7 +167,14 @@ fn a_provider_that_counts_what_cannot_be_ends_the_batch() {
         Play::Say(reply)
     });
     let run = tasks(&server, 6, "")
-        .call(&["tasks", "--jobs", "2", "--max-tokens", "100000", "--no-stream"])
+        .call(&[
+            "tasks",
+            "--jobs",
+            "2",
+            "--max-tokens",
+            "100000",
+            "--no-stream",
+        ])
         .exit(1);
     let outcomes = outcomes(&run);
     assert!(outcomes["not_run"] >= 4, "{outcomes:?}");
@@ -171,7 +203,10 @@ fn near_the_end_of_the_purse_the_running_are_told_and_the_others_are_not_started
         assert!(plain.contains("from 90 % on no task is started"), "{plain}");
     }
     let second = &run.summary()["tasks"][1];
-    assert_eq!((second["outcome"].as_str(), second["message"].as_str()), (Some("not_run"), Some(reason)));
+    assert_eq!(
+        (second["outcome"].as_str(), second["message"].as_str()),
+        (Some("not_run"), Some(reason))
+    );
     assert!(run.stderr().contains(reason), "{}", run.stderr());
 }
 
@@ -182,7 +217,14 @@ fn the_reports_are_the_same_when_they_are_made_again() {
         .named_task("second", "")
         .script("- text: done\n  usage: { input_tokens: 10, output_tokens: 9500 }\n");
     let run = sandbox
-        .call(&["tasks/first.yaml", "tasks/second.yaml", "--jobs", "1", "--max-tokens", "10000"])
+        .call(&[
+            "tasks/first.yaml",
+            "tasks/second.yaml",
+            "--jobs",
+            "1",
+            "--max-tokens",
+            "10000",
+        ])
         .exit(3);
     let before = run.read("agent-batch-results/summary.json");
     let again = sandbox.call(&["report", "agent-batch-results"]).exit(3);
@@ -210,9 +252,18 @@ fn money_is_a_purse_too_and_the_project_may_hold_it() {
         .file("agent-batch.yaml", "batch: { max_cost_usd: 1.05, wind_down: 80 }\n");
     let both = ["tasks/first.yaml", "tasks/second.yaml", "--jobs", "1"];
     let run = sandbox.call(&both).exit(3);
-    assert_eq!((run.outcome("first"), run.outcome("second")), ("completed".into(), "not_run".into()));
-    let run = sandbox.call(&[&both[..], &["--max-cost", "1000"]].concat()).exit(3);
-    assert_eq!(run.outcome("second"), "not_run", "the command line loosens nothing");
+    assert_eq!(
+        (run.outcome("first"), run.outcome("second")),
+        ("completed".into(), "not_run".into())
+    );
+    let run = sandbox
+        .call(&[&both[..], &["--max-cost", "1000"]].concat())
+        .exit(3);
+    assert_eq!(
+        run.outcome("second"),
+        "not_run",
+        "the command line loosens nothing"
+    );
 }
 
 /// What a server with a limit has seen.
@@ -268,11 +319,18 @@ fn a_server_that_bears_eight_calls_is_not_hammered_and_all_tasks_pass() {
     let run = tasks(&server, 100, "")
         .call(&["tasks", "--jobs", "40", "--no-stream"])
         .exit(0);
-    assert_eq!(outcomes(&run), BTreeMap::from([("completed".to_owned(), 100)]));
+    assert_eq!(
+        outcomes(&run),
+        BTreeMap::from([("completed".to_owned(), 100)])
+    );
     let seen = load.state.lock().unwrap();
     let later = seen.requests - WARM_UP;
     assert_eq!(seen.requests - seen.refused, 500);
-    assert!(seen.refused_later * 20 < later, "{} of {later} refused", seen.refused_later);
+    assert!(
+        seen.refused_later * 20 < later,
+        "{} of {later} refused",
+        seen.refused_later
+    );
     assert!(seen.refused < 40 + later / 20, "{} refused", seen.refused);
     assert!(seen.peak_later <= LIMIT + 1, "{} at once", seen.peak_later);
 }
@@ -311,12 +369,21 @@ fn a_group_of_no_tasks_and_a_share_of_more_than_all_are_told_with_their_lines() 
     let refused = Sandbox::new()
         .task("")
         .script("- text: never\n")
-        .file("agent-batch.yaml", "batch:\n  wind_down: 101\ngroups:\n  api: { jobs: 0 }\n")
+        .file(
+            "agent-batch.yaml",
+            "batch:\n  wind_down: 101\ngroups:\n  api: { jobs: 0 }\n",
+        )
         .run()
         .exit(2);
     let said = refused.stderr();
-    assert!(said.contains("agent-batch.yaml:2") && said.contains("1 to 100 percent"), "{said}");
-    assert!(said.contains("agent-batch.yaml:4") && said.contains("1 or more tasks"), "{said}");
+    assert!(
+        said.contains("agent-batch.yaml:2") && said.contains("1 to 100 percent"),
+        "{said}"
+    );
+    assert!(
+        said.contains("agent-batch.yaml:4") && said.contains("1 or more tasks"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -326,11 +393,15 @@ fn after_the_first_failure_no_other_task_is_started() {
         .named_task("b", "checks:\n  - reply: { contains: nowhere }\n")
         .named_task("c", "")
         .script("- text: done\n");
-    let run = sandbox.call(&["tasks", "--jobs", "1", "--fail-fast"]).exit(1);
+    let run = sandbox
+        .call(&["tasks/[abc].yaml", "--jobs", "1", "--fail-fast"])
+        .exit(1);
     assert_eq!(run.outcome("a"), "completed");
     assert_eq!(run.outcome("c"), "not_run");
     assert!(run.junit().contains("--max-failures"), "{}", run.junit());
-    let run = sandbox.call(&["tasks", "--jobs", "1", "--max-failures", "2"]).exit(1);
+    let run = sandbox
+        .call(&["tasks/[abc].yaml", "--jobs", "1", "--max-failures", "2"])
+        .exit(1);
     assert_eq!(run.outcome("c"), "completed");
 }
 
@@ -354,7 +425,10 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
     let run = run.exit(0);
     assert_eq!(calls, 4, "the fifth trial can change nothing");
     let task = &run.summary()["tasks"][0];
-    assert_eq!((task["outcome"].as_str(), task["flaky"].as_bool()), (Some("completed"), Some(true)));
+    assert_eq!(
+        (task["outcome"].as_str(), task["flaky"].as_bool()),
+        (Some("completed"), Some(true))
+    );
     assert_eq!(task["trials"]["passed"], 3);
     assert_eq!(task["trials"]["failed"], 1);
     assert_eq!(task["trials"]["pass_rate"], 0.75);
@@ -362,7 +436,9 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
     assert!(interval[0].as_f64().unwrap() < 0.75 && interval[1].as_f64().unwrap() > 0.75);
     assert_eq!(task["trials"]["pass_all"][1], 0.5);
     for attempt in 1..=4 {
-        run.read(&format!("agent-batch-results/t000/{attempt}/transcript.jsonl"));
+        run.read(&format!(
+            "agent-batch-results/t000/{attempt}/transcript.jsonl"
+        ));
     }
     let (run, calls) = trials(&said, "trials: { count: 5, pass: 3 }\n", &["--all-trials"]);
     assert_eq!(calls, 5);
@@ -371,12 +447,22 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
 
 #[test]
 fn trials_of_which_too_many_fail_end_the_task_early() {
-    let (run, calls) = trials(&["wrong", "wrong", "right"], "trials: { count: 5, pass: 4 }\n", &[]);
+    let (run, calls) = trials(
+        &["wrong", "wrong", "right"],
+        "trials: { count: 5, pass: 4 }\n",
+        &[],
+    );
     let run = run.exit(1);
     assert_eq!(calls, 2);
     assert_eq!(run.outcome("t000"), "check_failed");
-    let message = run.summary()["tasks"][0]["message"].as_str().unwrap().to_owned();
-    assert!(message.starts_with("0 of 2 trials passed, 4 of 5 have to"), "{message}");
+    let message = run.summary()["tasks"][0]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        message.starts_with("0 of 2 trials passed, 4 of 5 have to"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -385,7 +471,10 @@ fn an_infrastructure_error_is_retried_in_an_attempt_of_its_own_and_a_failure_is_
     let run = run.exit(0);
     assert_eq!(calls, 2);
     let task = &run.summary()["tasks"][0];
-    assert_eq!((task["attempt"].as_u64(), task["flaky"].as_bool()), (Some(2), Some(true)));
+    assert_eq!(
+        (task["attempt"].as_u64(), task["flaky"].as_bool()),
+        (Some(2), Some(true))
+    );
     assert_eq!(task["earlier_attempts"][0]["outcome"], "api_error");
     let (run, calls) = trials(&["wrong", "right"], "retries: 2\n", &[]);
     assert_eq!(calls, 1);
@@ -409,14 +498,20 @@ fn at_the_step_limit_the_model_hands_over_what_it_has_without_tools() {
     let run = sandbox("").run().exit(1);
     assert_eq!(run.outcome("task"), "step_limit");
     let task = &run.summary()["tasks"][0];
-    assert_eq!((task["reply"].as_str(), task["steps"].as_u64()), (Some("half is done"), Some(2)));
+    assert_eq!(
+        (task["reply"].as_str(), task["steps"].as_u64()),
+        (Some("half is done"), Some(2))
+    );
     let results: Vec<Value> = run
         .events_of("task", "tool_finished")
         .iter()
         .map(|event| event["result"].clone())
         .collect();
     assert_eq!(results, ["ok", "not_run"]);
-    assert_eq!(run.events_of("task", "assistant_replied")[1]["route"], "wrap_up");
+    assert_eq!(
+        run.events_of("task", "assistant_replied")[1]["route"],
+        "wrap_up"
+    );
     let run = sandbox(", wrap_up: false").run().exit(1);
     assert_eq!(run.events_of("task", "assistant_replied").len(), 1);
 }
@@ -442,12 +537,24 @@ fn every_request_begins_like_the_one_before_it_also_with_a_note() {
             Play::Say(message(text("so far"), "end_turn"))
         }
     }));
-    let run = tasks(&server, 1, "limits: { max_steps: 2 }\n").call(&["tasks/t000.yaml"]).exit(1);
+    let run = tasks(&server, 1, "limits: { max_steps: 2 }\n")
+        .call(&["tasks/t000.yaml"])
+        .exit(1);
     // The server checks that prefixes, tools and roles stay what they were.
     let requests = server.requests();
     assert_eq!(requests.len(), 3);
-    let last = requests[2].body["messages"].as_array().unwrap().last().unwrap().clone();
-    let kinds: Vec<&str> = last["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
+    let last = requests[2].body["messages"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
+    let kinds: Vec<&str> = last["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["tool_result", "text"]);
     assert_eq!(run.summary()["tasks"][0]["reply"], "so far");
 }
@@ -458,7 +565,11 @@ fn held() -> (Server, Arc<(Mutex<bool>, Condvar)>) {
     let inner = Arc::clone(&gate);
     let server = Server::answering(move |request| {
         let (open, changed) = &*inner;
-        drop(changed.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+        drop(
+            changed
+                .wait_while(open.lock().unwrap(), |open| !*open)
+                .unwrap(),
+        );
         Play::Say(reply(request, 1))
     });
     (server, gate)
@@ -479,11 +590,24 @@ fn a_call_under_way_may_finish_after_a_signal_and_nothing_new_begins() {
     *gate.0.lock().unwrap() = true;
     gate.1.notify_all();
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    let transcript = fs::read_to_string(sandbox.path().join("agent-batch-results/t000/1/transcript.jsonl")).unwrap();
-    assert!(transcript.contains("assistant_replied"), "the answer was paid for and is kept");
-    assert!(transcript.contains("\"not_run\"") && transcript.contains("\"cancelled\""), "{transcript}");
+    let transcript = fs::read_to_string(
+        sandbox
+            .path()
+            .join("agent-batch-results/t000/1/transcript.jsonl"),
+    )
+    .unwrap();
+    assert!(
+        transcript.contains("assistant_replied"),
+        "the answer was paid for and is kept"
+    );
+    assert!(
+        transcript.contains("\"not_run\"") && transcript.contains("\"cancelled\""),
+        "{transcript}"
+    );
     assert_eq!(server.received(), 1);
-    let again = sandbox.without_args().call(&["report", "agent-batch-results"]);
+    let again = sandbox
+        .without_args()
+        .call(&["report", "agent-batch-results"]);
     assert_eq!(again.output.status.code(), Some(143));
     assert_eq!(outcomes(&again)["not_run"], 2);
 }
@@ -542,7 +666,11 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
     fs::create_dir_all(&out).unwrap();
     let jobs = ["crashes", "works"].map(|name| {
         let file = root.join(format!("{name}.yaml"));
-        fs::write(&file, "model: scripted/s.yaml\nprompt: go\nworkspace: { path: repo }\ntools: [Read]\n").unwrap();
+        fs::write(
+            &file,
+            "model: scripted/s.yaml\nprompt: go\nworkspace: { path: repo }\ntools: [Read]\n",
+        )
+        .unwrap();
         let options = LoadOptions {
             cwd: root.clone(),
             ..LoadOptions::default()
@@ -589,7 +717,10 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
     Arc::new(batch).run(&Shutdown::default()).await;
     let events = recording.lock().unwrap().events().to_vec();
     let ended = |name: &str| {
-        let of = events.iter().rev().find(|event: &&Event| event.task == name);
+        let of = events
+            .iter()
+            .rev()
+            .find(|event: &&Event| event.task == name);
         match of.map(|event| &event.kind) {
             Some(Kind::TaskFinished(finished)) => (**finished).clone(),
             other => unreachable!("{other:?}"),
@@ -597,6 +728,13 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
     };
     assert_eq!(ended("works").outcome, Outcome::Completed);
     let crashed = ended("crashes");
-    assert_eq!((crashed.outcome, crashed.stop), (Outcome::IoError, Stop::IoError));
-    assert!(crashed.message.contains("the model is a bomb"), "{}", crashed.message);
+    assert_eq!(
+        (crashed.outcome, crashed.stop),
+        (Outcome::IoError, Stop::IoError)
+    );
+    assert!(
+        crashed.message.contains("the model is a bomb"),
+        "{}",
+        crashed.message
+    );
 }

@@ -18,6 +18,7 @@ mod corpus;
 mod endings;
 mod examples;
 mod explain;
+mod governor;
 mod hooks;
 mod hostile;
 mod isolation;
