@@ -21,6 +21,7 @@ mod explain;
 mod governor;
 mod hooks;
 mod hostile;
+mod html;
 mod isolation;
 mod library;
 mod live;
