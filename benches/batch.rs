@@ -36,7 +36,14 @@ fn main() {
     );
     let calls = u32::try_from(STEPS + 1).unwrap();
     write(dir.path(), "long", LONG_TASKS, "read");
-    run(dir.path(), address, "long", LONG_TASKS, "64", LATENCY * calls);
+    run(
+        dir.path(),
+        address,
+        "long",
+        LONG_TASKS,
+        "64",
+        LATENCY * calls,
+    );
     let mut peaks = Vec::new();
     for (name, count) in [("few", 200), ("many", 1000)] {
         write(dir.path(), name, count, "one");

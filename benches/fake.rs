@@ -11,18 +11,18 @@ use std::{fs, thread};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// What one run of the program took.
-pub struct Measured {
+pub(crate) struct Measured {
     /// From its start to its end.
-    pub wall: Duration,
+    pub(crate) wall: Duration,
     /// Processor time, with that of its children, in steps of 10 ms.
     #[allow(dead_code, reason = "too coarse for the bench of short runs")]
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// The largest resident size, in MB.
-    pub peak: f64,
+    pub(crate) peak: f64,
 }
 
 /// Runs the program once, to an end with code 0.
-pub fn measure(dir: &Path, address: SocketAddr, args: &[&str]) -> Measured {
+pub(crate) fn measure(dir: &Path, address: SocketAddr, args: &[&str]) -> Measured {
     let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_agent-batch"))
         .args(args)
@@ -77,7 +77,7 @@ fn processor_time(place: &str) -> Duration {
 
 /// A Messages API that answers each request after `latency`. The step is the number of tool results in the request; a
 /// model named `...-one` ends at once, the others after `steps` calls.
-pub fn serve(latency: Duration, steps: usize) -> SocketAddr {
+pub(crate) fn serve(latency: Duration, steps: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

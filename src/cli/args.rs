@@ -133,7 +133,7 @@ pub(super) struct LimitArgs {
     /// Most time for the whole run; at its end everything is cut and the reports are written
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) timeout: Option<std::time::Duration>,
-    /// Time for what is under way to finish after SIGINT or SIGTERM; a second signal ends it at once [default: 10s]
+    /// Time for what is under way to finish after SIGINT or SIGTERM; a second signal ends it at once [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) grace: Option<std::time::Duration>,
     /// Start no other task after N that did not pass; the running ones finish

@@ -23,8 +23,9 @@ use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_di
 use crate::task::{BatchLimits, PROJECT_FILE};
 use crate::text;
 
-/// How long what is under way may take to finish after a signal, when nobody says otherwise.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long what is under way may take to finish after a signal, when nobody says otherwise: CI systems kill ten seconds
+/// after the first signal, and the reports are to be written by then.
+const GRACE: Duration = Duration::from_secs(5);
 /// How long what was cut may take to write its last event when a further signal says that nobody waits any more.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 

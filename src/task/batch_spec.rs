@@ -26,7 +26,7 @@ pub struct BatchSpec {
     pub wind_down: Option<u64>,
     /// The longest time for the whole run. Default: none.
     pub timeout: Option<TimeSpan>,
-    /// How long what is under way may take to finish after SIGINT or SIGTERM. Default: `10s`.
+    /// How long what is under way may take to finish after SIGINT or SIGTERM. Default: `5s`.
     pub grace: Option<TimeSpan>,
 }
 

@@ -664,6 +664,7 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
     let (repo, out) = (root.join("repo"), root.join("out"));
     fs::create_dir_all(&repo).unwrap();
     fs::create_dir_all(&out).unwrap();
+    fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
     let jobs = ["crashes", "works"].map(|name| {
         let file = root.join(format!("{name}.yaml"));
         fs::write(
