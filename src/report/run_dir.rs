@@ -4,7 +4,9 @@
 //! <out>/run.lock                              locked while a run uses the directory
 //! <out>/run.json                              the plan, written first
 //! <out>/batch.jsonl                            events of the batch itself, if there were any
+//! <out>/baseline.json                         what the run was compared with, of a run with `--baseline`
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
+//! <out>/<task>/<attempt>/output.json          the structured answer, of a task with `output_schema`
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
 //! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
 //!       report.html, comment.md, gl-code-quality-report.json
@@ -34,6 +36,10 @@ pub const BATCH: &str = "batch.jsonl";
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The file with what an attempt changed, for `git apply`.
 pub const PATCH: &str = "changes.patch";
+/// What the run was compared with.
+pub const BASELINE: &str = "baseline.json";
+/// The structured answer's file.
+pub const ANSWER: &str = "output.json";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 

@@ -690,6 +690,7 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
         Job {
             task: Arc::new(task),
             model,
+            judges: BTreeMap::new(),
             earlier: Vec::new(),
         }
     });
