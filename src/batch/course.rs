@@ -5,6 +5,7 @@
 //! decided or all are run.
 
 use super::EarlierAttempt;
+use super::plan::resume::is_verdict;
 use crate::outcome::{Outcome, Standing, Tally, Trials, Verdict};
 
 /// See the module.
@@ -51,7 +52,7 @@ impl Course {
         };
         for made in earlier {
             course.number = course.number.max(made.number);
-            if !made.outcome.row().retryable {
+            if is_verdict(made) {
                 course.settle(made.outcome);
             }
         }

@@ -67,7 +67,7 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 /// Whether a process with this in its command line is left.
-fn is_left(needle: &str) -> bool {
+pub(crate) fn is_left(needle: &str) -> bool {
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
             String::from_utf8_lossy(&line)

@@ -12,6 +12,7 @@ mod limits;
 mod model;
 mod permissions;
 mod prompt;
+mod quarantine;
 mod repetition;
 mod sandbox;
 mod tools;
@@ -223,6 +224,7 @@ pub(super) struct Project<'a> {
     pub(super) policy: Layer<'a>,
     /// The file as a whole.
     whole: Layer<'a>,
+    pub(super) quarantine: Layer<'a>,
 }
 
 impl<'a> Project<'a> {
@@ -245,6 +247,7 @@ impl<'a> Project<'a> {
                 root: Path::root(),
                 ..layer("batch")
             },
+            quarantine: layer("quarantine"),
         }
     }
 
@@ -261,6 +264,7 @@ impl<'a> Project<'a> {
         model::check_policy(self, findings);
         tools::check_policy(self, findings);
         permissions::check_policy(self, findings);
+        quarantine::check_list(self, findings);
     }
 }
 
@@ -315,6 +319,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let before = findings.errors.len();
     let name = identity::name(cx, findings);
     let tags = identity::tags(cx, findings);
+    let quarantine = quarantine::resolve(cx, &name, findings);
     let (system, turns) = prompt::resolve(cx, findings);
     let model = model::resolve(cx, findings);
     let tools = tools::resolve(cx, findings);
@@ -352,6 +357,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         sandbox,
         network,
         checks: checks.list,
+        quarantine,
         output_schema: checks.output_schema,
         judges: checks.judges,
         hooks,
