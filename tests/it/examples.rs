@@ -159,6 +159,7 @@ fn every_command_in_the_documents_works() {
         "README.md",
         "docs/task-file.md",
         "docs/batch.md",
+        "docs/limits.md",
         "docs/security.md",
         "docs/junit.md",
         "docs/reports.md",
@@ -199,6 +200,7 @@ fn the_task_files_in_the_documents_are_valid() {
         "README.md",
         "docs/task-file.md",
         "docs/batch.md",
+        "docs/limits.md",
         "docs/hooks.md",
     ] {
         let text = fs::read_to_string(checkout().join(document)).unwrap();
