@@ -304,6 +304,8 @@ impl<'a> Attempt<'a> {
     /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
     async fn compare(&self, workspace: &Workspace, emitter: &Emitter) -> io::Result<Vec<Change>> {
         workspace.reopen();
+        // What the last call could not remove, because the agent had closed its place.
+        sandbox::remove_stale(workspace.root());
         let never = self.never_write(workspace.root());
         let protected = |path: &Path| {
             let path = workspace.root().join(path);

@@ -1,6 +1,6 @@
 //! The copy of a tree, and its end.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -89,14 +89,16 @@ fn copy_file(source: &Path, copy: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the owner of a tree back what its modes have taken: to enter directories, and to read files.
-pub(super) fn reopen(root: &Path) {
+/// Gives the owner of a tree back what the modes of those that are `meant` have taken: to enter directories, and to read
+/// files.
+pub(super) fn reopen(root: &Path, meant: impl Fn(&Metadata) -> bool) {
     const DIRECTORY: u32 = 0o700;
     const FILE: u32 = 0o400;
     let open = |path: &Path, least: u32| {
         if let Ok(found) = path.symlink_metadata()
             && !found.is_symlink()
             && found.permissions().mode() & least != least
+            && meant(&found)
         {
             let mode = (found.permissions().mode() & 0o7777) | least;
             let _ = fs::set_permissions(path, Permissions::from_mode(mode));

@@ -16,6 +16,7 @@ mod stage;
 mod walk;
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,6 +84,8 @@ pub struct Workspace {
     prefix: PathBuf,
     format: Format,
     scratch: PathBuf,
+    /// A time before anything could change in it, by the file system's clock.
+    began: (i64, i64),
 }
 
 /// What became of a workspace.
@@ -176,6 +179,7 @@ impl Workspace {
         };
         let ignored = Ignored::read(&root, &excluded)?;
         std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        let made = scratch.metadata().map_err(|error| at(scratch, &error))?;
         let base = Base::take(&root, &ignored, &excluded, scratch)?;
         Ok(Self {
             root,
@@ -186,6 +190,7 @@ impl Workspace {
             prefix,
             format,
             scratch: scratch.to_path_buf(),
+            began: (made.ctime(), made.ctime_nsec()),
         })
     }
 
@@ -248,8 +253,11 @@ impl Workspace {
     }
 
     /// Lets its owner in again: an agent that closed its workspace, or something in it, must not stop what comes after it.
+    /// In a directory that is no copy, what was closed before and has not changed since stays as it is.
     pub fn reopen(&self) {
-        copy::reopen(&self.root);
+        copy::reopen(&self.root, |found| {
+            self.isolation != Isolation::None || (found.ctime(), found.ctime_nsec()) >= self.began
+        });
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.
