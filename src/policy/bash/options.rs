@@ -1,5 +1,6 @@
 //! Reads a command's options against the table of guarded ones.
 
+use super::super::url;
 use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
 use super::scripts;
 use super::words::Word;
@@ -59,18 +60,22 @@ pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
         named: named.clamp(1, words.len()),
     };
     let head = basename(&head.text);
-    let subcommand = if head == "git" {
-        git_subcommand(line, &mut found)
+    let subcommands = if head == "git" {
+        git_subcommand(line, &mut found).into_iter().collect()
     } else {
-        (1..words.len()).find(|at| !words[*at].text.starts_with('-'))
+        subcommands(words)
     };
     for guard in rows(head) {
         let applies = guard.subcommands.is_empty()
-            || subcommand
-                .is_some_and(|index| guard.subcommands.contains(&words[index].text.as_str()));
+            || subcommands
+                .iter()
+                .any(|index| guard.subcommands.contains(&words[*index].text.as_str()));
         if applies {
-            read(guard, line, subcommand, &mut found);
+            read(guard, line, &subcommands, &mut found);
         }
+    }
+    if reads_arguments(head) && line.named < words.len() {
+        from_input(words, line.named, &mut found);
     }
     // A rule that names what a wrapper runs is a rule on that command too, its options included.
     for inner in commands_behind(&words[..line.named]) {
@@ -114,6 +119,48 @@ pub(in super::super) fn commands_behind(words: &[Word]) -> Vec<usize> {
     }
 }
 
+/// The words that may be a tool's subcommand: the first operand, and those before it that may be values of options.
+fn subcommands(words: &[Word]) -> Vec<usize> {
+    let is_option = |at: usize| words[at].text.starts_with('-');
+    let mut found = Vec::new();
+    for at in (1..words.len()).filter(|at| !is_option(*at)) {
+        found.push(at);
+        if at == 1 || !is_option(at - 1) {
+            break;
+        }
+    }
+    found
+}
+
+/// Whether a wrapper adds words from its input to the command that it runs.
+fn reads_arguments(head: &str) -> bool {
+    matches!(head, "xargs" | "parallel" | "sem")
+}
+
+/// Refuses a command whose options are guarded and whose further words come from an input that nobody sees here, unless
+/// `--` stands before them.
+fn from_input(words: &[Word], named: usize, found: &mut Inspection) {
+    for inner in commands_behind(&words[..named]) {
+        let head = basename(&words[inner].text);
+        let can_harm = rows(head).any(|guard| {
+            guard
+                .refused
+                .iter()
+                .any(|option| *option != "--files0-from")
+                || !guard.writes.is_empty()
+                || !matches!(guard.extra, Extra::Nothing | Extra::NoWord(_))
+        });
+        let ended = words[inner..].iter().any(|word| word.text == "--")
+            && rows(head).all(|guard| guard.ends && guard.extra == Extra::Nothing);
+        if can_harm && !ended {
+            found.refuse(format!(
+                "options of `{head}` that `{}` may read from its input",
+                words[0].text
+            ));
+        }
+    }
+}
+
 /// Finds git's subcommand and refuses global options that the rule does not name.
 fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
     let mut at = 1;
@@ -134,7 +181,7 @@ fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
     None
 }
 
-fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut Inspection) {
+fn read(guard: &Guard, line: Line<'_>, subcommands: &[usize], found: &mut Inspection) {
     match guard.extra {
         Extra::ExactOnly if line.words.len() > line.named => {
             found.refuse(format!("`{}` under a prefix rule", line.words[0].text));
@@ -143,13 +190,15 @@ fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut In
         Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => {
             return;
         }
+        Extra::WholeInterpreter => return interpreter(line, found),
+        Extra::GitConfig => return git_config(line, subcommands, found),
         Extra::Xxd => return xxd(line, found),
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
-            if let Some(index) = subcommand.filter(|index| *index >= line.named) {
-                let name = line.words[index].text.as_str();
-                if names.contains(&name) || line.words[index].glob {
+            for index in subcommands.iter().filter(|index| **index >= line.named) {
+                let name = line.words[*index].text.as_str();
+                if names.contains(&name) || line.words[*index].glob {
                     found.refuse(format!(
                         "the subcommand `{name}`, which the rule does not name"
                     ));
@@ -207,8 +256,8 @@ fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<us
             continue;
         }
         value_of_option = Value::None;
-        if guard.ends && text == "--" {
-            ended = true;
+        if text == "--" {
+            ended = guard.ends;
             continue;
         }
         let next = line.words.get(index + 1);
@@ -250,6 +299,9 @@ fn read_long(
         None => (text, None),
     };
     let value = value.as_ref().or(next);
+    if value.is_some_and(|value| is_known_value(guard, name, value)) {
+        return;
+    }
     let exact = |option: &&&str| match option.strip_suffix('*') {
         Some(prefix) => option.starts_with("--") && abbreviates(prefix, name),
         None => option.starts_with("--") && same_option(option, name),
@@ -279,6 +331,22 @@ fn read_long(
     } else if let Some(option) = inside.clone().find(abbreviated) {
         value_written(line, option, value, &mut found.inside, &mut found.refused);
     }
+}
+
+/// Whether the table lets an option have this value.
+fn is_known_value(guard: &Guard, option: &str, value: &Word) -> bool {
+    let Some(value) = value.literal() else {
+        return false;
+    };
+    let mut exceptions = guard.known.iter().filter_map(|known| known.split_once('='));
+    exceptions.any(|(known, allowed)| {
+        allowed == value
+            && if option.starts_with("--") {
+                known.starts_with("--") && same_option(known, option)
+            } else {
+                known == option
+            }
+    })
 }
 
 /// A bundle of short options: every letter may be one, and what follows it may be its value. Behind a letter that the
@@ -311,6 +379,11 @@ fn read_bundle(
         let option = format!("-{letter}");
         let attached = &letters[at + letter.len_utf8()..];
         if is(guard.refused, letter) {
+            let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+            let value = value.as_ref().or(next);
+            if value.is_some_and(|value| is_known_value(guard, &option, value)) {
+                return;
+            }
             if !line.names(&option) {
                 found.refuse(format!("the option `{option}` of `{}`", line.words[0].text));
             }
@@ -365,7 +438,7 @@ fn read_word(
         .known
         .iter()
         .any(|option| match option.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
+            Some(prefix) => single.starts_with(prefix),
             None => single.starts_with(option),
         })
     {
@@ -373,6 +446,21 @@ fn read_word(
     }
     if guard.refused.iter().any(|option| means(&option)) && !line.names(name) {
         found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
+    } else if let Some(prefix) = guard
+        .writes
+        .iter()
+        .filter_map(|option| option.strip_suffix('*'))
+        .find(|prefix| single.starts_with(prefix))
+    {
+        let attached = &single[prefix.len()..];
+        let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+        value_written(
+            line,
+            prefix,
+            value.as_ref().or(next),
+            &mut found.writes,
+            &mut found.refused,
+        );
     } else if guard.writes.iter().any(|option| means(&option)) {
         value_written(
             line,
@@ -421,6 +509,15 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
             if let Some(word) = open.clone().find(|word| !is_web(&word.text)) {
                 found.refuse(format!("`{}`, which may be no web address", word.text));
             }
+            // The value of `--url` is none of the operands.
+            let values = line.words.iter().skip(line.named);
+            let mut words =
+                values.map(|word| word.text.strip_prefix("--url=").unwrap_or(&word.text));
+            if let Some(word) = words.find(|text| url::names_metadata(text)) {
+                found.refuse(format!(
+                    "`{word}`, which may be an address that hands out credentials of the machine"
+                ));
+            }
         }
         Extra::NoOperandFrom(start) => {
             if open.clone().any(|word| word.text.starts_with(start)) {
@@ -457,19 +554,244 @@ fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut 
                     found.refuse(format!("options without a dash (`{}`)", word.text));
                 }
             }
-            if open.clone().any(|word| word.text.contains(':')) {
-                found.refuse("an archive on another host (`host:file`)");
+            archive(line, open.clone(), found);
+        }
+        Extra::Archive => archive(line, open.clone(), found),
+        Extra::Definitions => definitions(line, found),
+        Extra::InPlace(options) => {
+            let edits = line
+                .words
+                .iter()
+                .skip(1)
+                .any(|word| options.iter().any(|option| is_option(&word.text, option)));
+            if edits && !options.iter().any(|option| line.names(option)) {
+                written(open.cloned(), found);
             }
         }
-        Extra::Jq => open.for_each(|word| scripts::jq(&word.text, found)),
-        Extra::Yq => open.for_each(|word| scripts::yq(&word.text, found)),
-        Extra::Nothing
+        Extra::Jq => jq(line, operands, found),
+        Extra::Yq => yq(line, operands, found),
+        Extra::GitConfig
+        | Extra::WholeInterpreter
+        | Extra::Nothing
         | Extra::ExactOnly
         | Extra::Xxd
         | Extra::Subcommands(_)
         | Extra::Interpreter
         | Extra::Sed
         | Extra::Awk => {}
+    }
+}
+
+/// Whether a word is an option, alone, with a value behind `=`, or in a bundle of letters.
+fn is_option(text: &str, option: &str) -> bool {
+    let named = text.split('=').next().unwrap_or(text) == option;
+    let letter = option.strip_prefix('-').filter(|rest| rest.len() == 1);
+    let bundled = letter.is_some_and(|letter| {
+        text.strip_prefix('-').is_some_and(|bundle| {
+            bundle.bytes().all(|b| b.is_ascii_alphabetic()) && bundle.contains(letter)
+        })
+    });
+    named || bundled
+}
+
+/// An archiver asks another host for `host:file`, whatever the option is that names the file.
+fn archive<'w>(
+    line: Line<'w>,
+    mut operands: impl Iterator<Item = &'w Word>,
+    found: &mut Inspection,
+) {
+    let mut options = line.words.iter().skip(line.named).filter(|word| {
+        let text = word.text.as_str();
+        let long = text
+            .split_once('=')
+            .is_some_and(|(name, _)| name.len() > 2 && abbreviates(name, "--file"));
+        long || !text.starts_with("--")
+            && text.starts_with('-')
+            && text.contains(['f', 'F', 'I', 'O'])
+    });
+    if operands.any(|word| word.text.contains(':')) || options.any(|word| word.text.contains(':')) {
+        found.refuse("an archive on another host (`host:file`)");
+    }
+}
+
+/// `-DNAME=VALUE` of build generators: a switch, a number or the kind of a build passes, since any other value may name a
+/// program, a flag of the compiler or a place.
+fn definitions(line: Line<'_>, found: &mut Inspection) {
+    const VALUES: [&str; 10] = [
+        "on",
+        "off",
+        "true",
+        "false",
+        "yes",
+        "no",
+        "debug",
+        "release",
+        "relwithdebinfo",
+        "minsizerel",
+    ];
+    let harmless = |value: &str| {
+        let value = value.to_ascii_lowercase();
+        VALUES.contains(&value.as_str()) || value.bytes().all(|b| b.is_ascii_digit())
+    };
+    for (at, word) in line.words.iter().enumerate().skip(line.named) {
+        let Some(attached) = word.text.strip_prefix("-D") else {
+            continue;
+        };
+        let next = line.words.get(at + 1).and_then(Word::literal);
+        let definition = if attached.is_empty() {
+            next
+        } else {
+            Some(attached)
+        };
+        let value = definition.and_then(|definition| definition.split_once('='));
+        if !value.is_some_and(|(_, value)| harmless(value)) {
+            found.refuse(format!(
+                "the definition `{}` of `{}`",
+                definition.unwrap_or_default(),
+                line.words[0].text
+            ));
+        }
+    }
+}
+
+/// A rule on an interpreter with options and without a script, such as `php -l`, does not cover further options.
+fn interpreter(line: Line<'_>, found: &mut Inspection) {
+    let mut named = line.rule_words().skip(1);
+    if line.named < 2 || named.any(|word| !word.starts_with('-')) || line.names("-m") {
+        return;
+    }
+    let mut open = line.words.iter().skip(line.named);
+    if let Some(word) = open.find(|word| word.text.starts_with('-')) {
+        found.refuse(format!(
+            "the option `{}` of `{}`",
+            word.text, line.words[0].text
+        ));
+    }
+}
+
+/// `git config` reads; it writes keys that name no program and no file. What may be said with a key is git's to know, so
+/// the list is short, and a rule may name another key.
+fn git_config(line: Line<'_>, subcommands: &[usize], found: &mut Inspection) {
+    const READING: [&str; 16] = [
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--get-urlmatch",
+        "--list",
+        "-l",
+        "get",
+        "list",
+        "--show-origin",
+        "--show-scope",
+        "--name-only",
+        "-z",
+        "--null",
+        "--all",
+        "--local",
+        "--bool",
+    ];
+    const KEYS: [&str; 14] = [
+        "user.name",
+        "user.email",
+        "init.defaultbranch",
+        "pull.rebase",
+        "pull.ff",
+        "push.default",
+        "merge.conflictstyle",
+        "rebase.autostash",
+        "rerere.enabled",
+        "core.autocrlf",
+        "core.eol",
+        "core.filemode",
+        "core.quotepath",
+        "color.ui",
+    ];
+    let Some(&config) = subcommands.first() else {
+        return;
+    };
+    let words = &line.words[config + 1..];
+    let text = |word: &Word| word.text.to_ascii_lowercase();
+    let mut options = words
+        .iter()
+        .enumerate()
+        .filter(|(at, word)| config + 1 + at >= line.named && word.text.starts_with('-'));
+    if let Some((_, word)) = options.find(|(_, word)| !READING.contains(&word.text.as_str())) {
+        return found.refuse(format!("the option `{}` of `git config`", word.text));
+    }
+    let operands: Vec<String> = words
+        .iter()
+        .map(text)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let reads = words.iter().any(|word| {
+        let reads = word.text.starts_with("--get") || matches!(word.text.as_str(), "--list" | "-l");
+        reads
+    }) || operands
+        .first()
+        .is_some_and(|first| matches!(first.as_str(), "get" | "list"));
+    let key = match operands.as_slice() {
+        [verb, key, ..] if matches!(verb.as_str(), "set" | "unset") => key,
+        [key, _, ..] => key,
+        // One key alone is read.
+        _ => return,
+    };
+    let named = line.rule_words().any(|word| word.eq_ignore_ascii_case(key));
+    if !reads && !named && !KEYS.contains(&key.as_str()) {
+        found.refuse(format!(
+            "the key `{key}` of `git config`, which the rule does not name"
+        ));
+    }
+}
+
+/// The filter of `jq` is its first operand; what follows are files. Behind an option that is not known here any operand
+/// may be the filter.
+fn jq(line: Line<'_>, operands: &[usize], found: &mut Inspection) {
+    let mut skipped = 0;
+    let mut filter = None;
+    let mut sure = true;
+    for (at, word) in line.words.iter().enumerate().skip(1) {
+        if skipped > 0 {
+            skipped -= 1;
+            continue;
+        }
+        match word.text.as_str() {
+            "--arg" | "--argjson" => skipped = 2,
+            "--indent" => skipped = 1,
+            "--args" | "--jsonargs" | "--tab" | "--seq" | "--stream" | "--stream-errors" => {}
+            "--null-input" | "--compact-output" | "--raw-output" | "--raw-output0" | "--slurp" => {}
+            "--raw-input" | "--exit-status" | "--sort-keys" | "--join-output" => {}
+            "--ascii-output" | "--color-output" | "--monochrome-output" | "--unbuffered" => {}
+            text if text.starts_with("--") => sure = false,
+            text if text.len() > 1 && text.starts_with('-') => {
+                sure &= text[1..].chars().all(|c| "nrsScCMajeRhVbg".contains(c));
+            }
+            _ => {
+                filter.get_or_insert(at);
+            }
+        }
+    }
+    let looked_at = operands.iter().filter(|at| **at >= line.named);
+    for at in looked_at.filter(|at| !sure || filter == Some(**at)) {
+        scripts::jq(&line.words[*at].text, found);
+    }
+}
+
+/// Operands of `yq` behind the first that look like nothing but a file's name are none of its expressions.
+fn yq(line: Line<'_>, operands: &[usize], found: &mut Inspection) {
+    let is_file = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let ends = [".yaml", ".yml", ".json", ".toml", ".xml"];
+        text.chars().all(plain) && ends.iter().any(|end| text.ends_with(end))
+    };
+    for (place, at) in operands
+        .iter()
+        .enumerate()
+        .filter(|(_, at)| **at >= line.named)
+    {
+        let text = line.words[*at].text.as_str();
+        if place == 0 || !is_file(text) {
+            scripts::yq(text, found);
+        }
     }
 }
 
