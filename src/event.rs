@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -21,12 +22,13 @@ use crate::usage::{Usage, Usd};
 pub const VERSION: u32 = 1;
 
 /// One line of a transcript.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Format version, [`VERSION`].
     pub v: u32,
     /// When, in UTC.
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: OffsetDateTime,
     /// The task's name.
     pub task: String,
@@ -40,7 +42,7 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Kind {
     /// The attempt began. Everything that was pinned for it.
@@ -83,6 +85,7 @@ pub enum Kind {
         reason: String,
     },
     /// A piece of the model's text arrived. Not stored: the whole text follows in `assistant_replied`.
+    #[schemars(skip)]
     TextStreamed {
         /// The step.
         step: u32,
@@ -105,21 +108,19 @@ pub enum Kind {
         tool_use_ids: Vec<String>,
     },
     /// The workspace was compared with its state at the start.
-    WorkspaceCompared {
-        /// Paths relative to the workspace.
-        changes: Vec<Change>,
-    },
+    WorkspaceCompared(Box<WorkspaceCompared>),
     /// A check gave its answer.
     CheckFinished(Box<CheckFinished>),
     /// The attempt ended. Always the last event of a transcript that is whole.
     TaskFinished(Box<TaskFinished>),
     /// An event that a later version writes and this one does not know.
     #[serde(other)]
+    #[schemars(skip)]
     Unknown,
 }
 
 /// See [`Kind::TaskStarted`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskStarted {
     /// The task file, relative to where the run was started.
     pub file: String,
@@ -164,7 +165,7 @@ pub struct TaskStarted {
 }
 
 /// How the processes of a task are held: what was asked for, and what a self-test found to be enforced.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxRecord {
     /// `auto`, `required` or `off`.
     pub mode: String,
@@ -184,7 +185,7 @@ pub struct SandboxRecord {
 }
 
 /// A rule and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleRecord {
     /// The rule as it is written.
     pub rule: String,
@@ -193,7 +194,7 @@ pub struct RuleRecord {
 }
 
 /// See [`Kind::AssistantReplied`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantReplied {
     /// The step.
     pub step: u32,
@@ -223,7 +224,7 @@ pub struct AssistantReplied {
 }
 
 /// See [`Kind::HookFinished`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookFinished {
     /// The hook event's name, `PreToolUse` for one.
     pub event: String,
@@ -245,7 +246,7 @@ pub struct HookFinished {
 }
 
 /// How a hook ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookResult {
     /// It had nothing to say against it.
@@ -257,7 +258,7 @@ pub enum HookResult {
 }
 
 /// An input before and after a hook changed it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rewrite {
     /// What the model asked for.
     pub before: Value,
@@ -266,7 +267,7 @@ pub struct Rewrite {
 }
 
 /// See [`Kind::ToolDecided`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolDecided {
     /// The step that asked.
     pub step: u32,
@@ -299,7 +300,7 @@ pub struct ToolDecided {
 }
 
 /// See [`Kind::ToolFinished`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolFinished {
     /// The step that asked.
     pub step: u32,
@@ -321,7 +322,7 @@ pub struct ToolFinished {
 }
 
 /// How a call was answered. All but `Ok` are `is_error` results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolResultKind {
     /// The tool did it.
@@ -343,7 +344,92 @@ pub enum ToolResultKind {
 }
 
 /// See [`Kind::WorkspaceCompared`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkspaceCompared {
+    /// What is different, by path.
+    pub changes: Vec<Change>,
+    /// What of that a person should look at before the patch is used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concerns: Vec<Concern>,
+    /// The patch, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<PatchRecord>,
+}
+
+/// A change that deserves a look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Concern {
+    /// Relative to the workspace, with `/`.
+    pub path: String,
+    /// Why.
+    pub kind: ConcernKind,
+    /// Where a link leads, or what else there is to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// Why a change deserves a look.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ConcernKind {
+    /// It runs code, or steers an agent, for whoever uses the tree next: `AGENTS.md`, `.claude`, workflows.
+    Steering,
+    /// It can be executed now and could not before, or the other way round.
+    Executable,
+    /// A link that leads out of the tree.
+    LinkOutside,
+    /// Another repository inside the tree, or something in one.
+    Repository,
+    /// A FIFO, a socket or a device, or something that may not be read.
+    NotAFile,
+    /// Its content is no text.
+    Binary,
+    /// One that a later version writes and this one does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ConcernKind {
+    /// What it means, after the path.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Steering => "runs code or steers an agent for whoever uses the tree next",
+            Self::Executable => "its executable bit changed",
+            Self::LinkOutside => "a link that leads out of the tree",
+            Self::Repository => "belongs to another repository inside the tree",
+            Self::NotAFile => "is no file that can be read",
+            Self::Binary => "its content is no text",
+            Self::Unknown => "said by a later version",
+        }
+    }
+}
+
+/// The file with an attempt's changes, for `git apply`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatchRecord {
+    /// Its name, beside the transcript. Empty when nothing could go into it.
+    pub file: String,
+    /// In bytes.
+    pub bytes: u64,
+    /// The changes that are not in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<Omitted>,
+}
+
+/// A change that is not in the patch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Omitted {
+    /// Relative to the workspace, with `/`.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A changed file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Relative to the workspace, with `/`.
     pub path: String,
@@ -352,7 +438,9 @@ pub struct Change {
 }
 
 /// What happened to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// It is new.
@@ -363,8 +451,20 @@ pub enum ChangeKind {
     Deleted,
 }
 
+impl ChangeKind {
+    /// The word on the wire and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
 /// See [`Kind::CheckFinished`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckFinished {
     /// Its place in the task file, from 0.
     pub index: u32,
@@ -374,15 +474,34 @@ pub struct CheckFinished {
     pub title: String,
     /// What it found.
     pub result: CheckResult,
-    /// Why, for a person; the tail of a command's output.
+    /// Why, in one line that a person understands; empty for what passed without a remark.
     #[serde(default)]
     pub message: String,
+    /// What stands behind the message: the end of an output, paths, the answers inside a group. Several lines, bounded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+    /// What the check itself used of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
+    /// The denied calls that the check expected, by their ids: they do not count against the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_denials: Vec<String>,
     /// In milliseconds.
     pub duration_ms: u64,
 }
 
+/// Tokens, and money where the model's price is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money; `None` where the price is not known.
+    #[serde(rename = "cost_usd")]
+    pub cost: Option<Usd>,
+}
+
 /// What a check found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckResult {
     /// As demanded.
@@ -394,7 +513,7 @@ pub enum CheckResult {
 }
 
 /// See [`Kind::TaskFinished`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskFinished {
     /// Why the loop ended.
     pub stop: Stop,

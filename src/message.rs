@@ -4,11 +4,12 @@
 //! use or tool result. So thinking blocks with their signatures, and block types that nobody knew when this
 //! was written, go back to the model exactly as they came.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Who speaks. The API knows only two roles inside `messages`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The caller: prompts and tool results.
@@ -18,7 +19,7 @@ pub enum Role {
 }
 
 /// One entry of `messages[]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
@@ -27,7 +28,7 @@ pub struct Message {
 }
 
 /// A plain string or a list of blocks; both are legal on the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Content {
     /// A prompt.
@@ -37,12 +38,12 @@ pub enum Content {
 }
 
 /// A content block, verbatim.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Block(Value);
 
 /// A tool call that the model asks for: data, not yet an action.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// The block's id, which the result repeats.
     pub id: String,

@@ -3,10 +3,11 @@
 //! [`Stop`] says why the loop ended. [`Outcome`] is the one word that reports show; [`Outcome::of`] derives it from the
 //! stop, the denials and the checks. [`Outcome::row`] is the one table from there to verdict, JUnit element and retry.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why the agent loop ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// The model ended its last turn (`end_turn` or `stop_sequence`).
@@ -50,9 +51,7 @@ pub enum Stop {
 }
 
 /// What a task's denials mean for its outcome (`permissions.on_denied`).
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDenied {
     /// Any denied action fails the task.
@@ -98,7 +97,9 @@ pub enum ChecksResult {
 }
 
 /// The word that every report shows for a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The model finished and every check passed.
@@ -150,7 +151,7 @@ pub enum Outcome {
 }
 
 /// What a task's gate makes of its outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The work is acceptable. JUnit: no child element.

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Token counts of one or more model calls, with the field names of the Messages API.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Input after the last cache breakpoint.
@@ -125,6 +126,16 @@ impl<'de> Deserialize<'de> for Usd {
         Self::from_dollars(dollars).ok_or_else(|| {
             serde::de::Error::custom(format!("expected an amount of dollars, found `{dollars}`"))
         })
+    }
+}
+
+impl JsonSchema for Usd {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Usd".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "description": "US dollars", "type": "number", "minimum": 0 })
     }
 }
 

@@ -14,7 +14,8 @@ use crate::batch::{Batch, Job};
 use crate::budget::Limits;
 use crate::check::CheckContext;
 use crate::event::{
-    CheckFinished, CheckResult, Emitter, Kind, RuleRecord, SandboxRecord, TaskFinished, TaskStarted,
+    Change, CheckFinished, CheckResult, Emitter, Kind, RuleRecord, SandboxRecord, TaskFinished,
+    TaskStarted, WorkspaceCompared,
 };
 use crate::hook::{HookContext, HookRuntime, Hooks};
 use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
@@ -24,7 +25,7 @@ use crate::report::{run_dir, transcript};
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, builtin};
-use crate::workspace::Workspace;
+use crate::workspace::{Git, Workspace};
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -154,10 +155,7 @@ impl<'a> Attempt<'a> {
             },
         };
         let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
-        let changes = block_in_place(|| workspace.changes())?;
-        emitter.emit(Kind::WorkspaceCompared {
-            changes: changes.clone(),
-        })?;
+        let changes = self.compare(&workspace, emitter).await?;
         let (checks, failures) = if ended.stop == Stop::Completed {
             let context = CheckContext {
                 workspace: workspace.root().to_path_buf(),
@@ -190,6 +188,58 @@ impl<'a> Attempt<'a> {
         })
     }
 
+    /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
+    async fn compare(&self, workspace: &Workspace, emitter: &Emitter) -> io::Result<Vec<Change>> {
+        let never = self.never_write(workspace.root());
+        let protected = |path: &Path| {
+            let path = workspace.root().join(path);
+            never.iter().any(|never| path.starts_with(never))
+        };
+        let redactor = &self.batch.redactor;
+        let comparison = block_in_place(|| workspace.compare(&protected, redactor))?;
+        let changes = comparison.changes().to_vec();
+        let mut compared = WorkspaceCompared {
+            changes: changes.clone(),
+            concerns: comparison.concerns().to_vec(),
+            patch: None,
+        };
+        let mut problem = None;
+        if !changes.is_empty() {
+            let written = match self.git() {
+                Ok(git) => {
+                    comparison
+                        .write_patch(&git, &self.dir.join(run_dir::PATCH))
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(record) => compared.patch = Some(record),
+                Err(error) => problem = Some(format!("there is no patch of the changes: {error}")),
+            }
+        }
+        emitter.emit(Kind::WorkspaceCompared(Box::new(compared)))?;
+        if let Some(message) = problem {
+            emitter.emit(Kind::Warned {
+                code: "patch".into(),
+                message,
+            })?;
+        }
+        Ok(changes)
+    }
+
+    /// The git of the search path that we were started with.
+    fn git(&self) -> io::Result<Git> {
+        let search = self
+            .batch
+            .environment
+            .get("PATH")
+            .map_or("", String::as_str);
+        let avoid = [&*self.task.workspace, self.batch.scratch.root()];
+        Git::find(search, &avoid, self.batch.launcher.clone())
+            .ok_or_else(|| io::Error::other("there is no `git` in PATH; install it"))
+    }
+
     /// Runs the checks in order, all of them, so that one look shows everything that is wrong.
     async fn check(
         &self,
@@ -206,8 +256,7 @@ impl<'a> Attempt<'a> {
                 (_, CheckResult::Errored) => ChecksResult::Errored,
             };
             if finding.result != CheckResult::Passed {
-                let said: Vec<&str> = finding.message.lines().map(str::trim).take(2).collect();
-                failures.push(format!("{}: {}", check.title(), said.join(" ")));
+                failures.push(format!("{}: {}", check.title(), finding.message));
             }
             emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
                 index,
@@ -215,6 +264,9 @@ impl<'a> Attempt<'a> {
                 title: check.title(),
                 result: finding.result,
                 message: finding.message,
+                details: finding.details,
+                spent: finding.spent,
+                expected_denials: finding.expected_denials,
                 duration_ms: began.elapsed_millis(),
             })))?;
         }

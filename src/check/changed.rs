@@ -168,9 +168,8 @@ impl Check for Changed {
     }
 
     async fn run(&self, context: &CheckContext) -> Finding {
-        let mut finding = self.judge(&context.changes);
-        finding.message = context.redactor.redact(&finding.message);
-        finding
+        let finding = self.judge(&context.changes);
+        finding.redacted(&context.redactor)
     }
 }
 
@@ -246,6 +245,10 @@ mod tests {
         check
     }
 
+    fn said(finding: &Finding) -> String {
+        format!("{}\n{}", finding.message, finding.details)
+    }
+
     fn changes(paths: &[&str]) -> Vec<Change> {
         paths
             .iter()
@@ -265,7 +268,7 @@ mod tests {
         );
         let finding = check.judge(&changes(&["src/deep/a.rs", "src/a.rs"]));
         assert_eq!(
-            finding.message,
+            said(&finding),
             "1 file changed outside of what `only` allows:\n  src/deep/a.rs"
         );
     }
@@ -278,7 +281,7 @@ mod tests {
         let finding = check.judge(&changes(&["Cargo.lock", "src/a.rs"]));
         assert_eq!(finding.result, CheckResult::Failed);
         assert_eq!(
-            finding.message,
+            said(&finding),
             "1 file changed against `never`:\n  Cargo.lock\nexpected at least 3 files to change, found 2\nno changed file matches `CHANGELOG.md`"
         );
     }
@@ -294,9 +297,8 @@ mod tests {
     fn the_list_of_paths_is_bounded_and_control_characters_are_shown() {
         let many: Vec<String> = (0..1000).map(|n| format!("\u{1b}[31m{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let message = changed(serde_json::json!({"only": []}))
-            .judge(&changes(&many))
-            .message;
+        let message = changed(serde_json::json!({"only": []})).judge(&changes(&many));
+        let message = said(&message);
         assert_eq!(message.lines().count(), SHOWN_PATHS + 2);
         assert!(message.ends_with("and 990 more"), "{message}");
         assert!(!message.contains('\u{1b}'));

@@ -169,12 +169,11 @@ impl Check for Command {
             stderr: Stderr::Merged,
         };
         let redactor = Arc::clone(&context.redactor);
-        let mut finding = match context.launcher.run(spec, redactor, &context.cancel).await {
+        let finding = match context.launcher.run(spec, redactor, &context.cancel).await {
             Ok(finished) => self.judge(&finished),
             Err(error) => Finding::errored(format!("the command could not be started: {error}")),
         };
-        finding.message = context.redactor.redact(&finding.message);
-        finding
+        finding.redacted(&context.redactor)
     }
 }
 

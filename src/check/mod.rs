@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{Change, CheckResult};
+use crate::event::{Change, CheckResult, Spent};
 use crate::proc::Launcher;
 use crate::redact::Redactor;
 
@@ -50,30 +50,46 @@ pub struct CheckContext {
 pub struct Finding {
     /// What it found.
     pub result: CheckResult,
-    /// Why, for a person; bounded in length, empty for what passed.
+    /// Why, in one line that a person understands; bounded, empty for what passed without a remark.
     pub message: String,
+    /// What stands behind it, in several lines; bounded.
+    pub details: String,
+    /// What the check used of a model.
+    pub spent: Option<Spent>,
+    /// The ids of denied calls that the check expected.
+    pub expected_denials: Vec<String>,
 }
 
 impl Finding {
     fn passed() -> Self {
+        Self::of(CheckResult::Passed, "")
+    }
+
+    fn failed(text: impl AsRef<str>) -> Self {
+        Self::of(CheckResult::Failed, text.as_ref())
+    }
+
+    fn errored(text: impl AsRef<str>) -> Self {
+        Self::of(CheckResult::Errored, text.as_ref())
+    }
+
+    /// The first line is the message, what follows are the details.
+    fn of(result: CheckResult, text: &str) -> Self {
+        let (message, details) = text.split_once('\n').unwrap_or((text, ""));
         Self {
-            result: CheckResult::Passed,
-            message: String::new(),
+            result,
+            message: message.to_owned(),
+            details: details.to_owned(),
+            spent: None,
+            expected_denials: Vec::new(),
         }
     }
 
-    fn failed(message: impl Into<String>) -> Self {
-        Self {
-            result: CheckResult::Failed,
-            message: message.into(),
-        }
-    }
-
-    fn errored(message: impl Into<String>) -> Self {
-        Self {
-            result: CheckResult::Errored,
-            message: message.into(),
-        }
+    /// Without secrets in any text.
+    fn redacted(mut self, redactor: &Redactor) -> Self {
+        self.message = redactor.redact(&self.message);
+        self.details = redactor.redact(&self.details);
+        self
     }
 }
 

@@ -90,9 +90,8 @@ impl Check for Reply {
     }
 
     async fn run(&self, context: &CheckContext) -> Finding {
-        let mut finding = self.judge(&context.reply);
-        finding.message = context.redactor.redact(&finding.message);
-        finding
+        let finding = self.judge(&context.reply);
+        finding.redacted(&context.redactor)
     }
 }
 
@@ -151,13 +150,13 @@ mod tests {
         assert_eq!(check.judge("ok, done"), Finding::passed());
         let finding = check.judge("TODO");
         assert_eq!(finding.result, CheckResult::Failed);
-        assert_eq!(finding.message.lines().count(), 4, "{}", finding.message);
+        assert_eq!(finding.details.lines().count(), 3, "{}", finding.details);
     }
 
     #[test]
     fn a_long_reply_is_cut_in_the_message() {
         let finding = reply(serde_json::json!({"contains": "x"})).judge(&"é".repeat(100_000));
-        assert!(finding.message.chars().count() < 500);
+        assert!(finding.details.chars().count() < 500);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) enum Command {
     Report(ReportArgs),
     /// Print a transcript for a person
     Show(ShowArgs),
-    /// Print the JSON Schema of task files
+    /// Print the JSON Schema of task files, of transcripts or of `summary.json`
     Schema(SchemaArgs),
     /// Run one process and everything that it starts under supervision
     #[command(hide = true)]
@@ -73,6 +73,17 @@ pub(super) struct TaskArgs {
     pub(super) allow_bypass: bool,
 }
 
+/// For whom reports are written.
+#[derive(Debug, Args)]
+pub(super) struct FormArgs {
+    /// Readers of `junit.xml`: `strict` leaves out what the schema of Jenkins' xUnit plugin refuses
+    #[arg(long, value_enum, default_value_t = JunitDialect::Common, value_name = "DIALECT")]
+    pub(super) junit_dialect: JunitDialect,
+    /// `gl-code-quality-report.json` for GitLab CI
+    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(super) gitlab: When,
+}
+
 /// Run tasks.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -102,6 +113,8 @@ pub(super) struct RunArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) github: When,
+    #[command(flatten)]
+    pub(super) forms: FormArgs,
 }
 
 /// Validate.
@@ -137,6 +150,8 @@ pub(super) struct ReportArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
     pub(super) github: When,
+    #[command(flatten)]
+    pub(super) forms: FormArgs,
 }
 
 /// Show.
@@ -153,6 +168,12 @@ pub(super) struct SchemaArgs {
     /// The schema of `agent-batch.yaml` instead
     #[arg(long)]
     pub(super) project: bool,
+    /// The schema of one line of a transcript instead
+    #[arg(long, conflicts_with = "project")]
+    pub(super) transcript: bool,
+    /// The schema of `summary.json` instead
+    #[arg(long, conflicts_with_all = ["project", "transcript"])]
+    pub(super) summary: bool,
 }
 
 /// When something is done.
@@ -164,6 +185,24 @@ pub(super) enum When {
     Always,
     /// Never
     Never,
+}
+
+/// The readers of `junit.xml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum JunitDialect {
+    /// `file` and `line` on each case, for GitLab and annotating actions
+    Common,
+    /// Valid by `junit-10.xsd`
+    Strict,
+}
+
+impl From<JunitDialect> for crate::report::junit::Dialect {
+    fn from(typed: JunitDialect) -> Self {
+        match typed {
+            JunitDialect::Common => Self::Common,
+            JunitDialect::Strict => Self::Strict,
+        }
+    }
 }
 
 /// How processes are held.

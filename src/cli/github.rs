@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::cli::settings::Settings;
-use crate::report::{Summary, github};
+use crate::report::{Summary, github, page};
 
 /// Writes annotations, outputs and summary, as far as the environment names places for them.
 ///
@@ -25,7 +25,7 @@ pub(super) fn tell(summary: &Summary, settings: &Settings) -> io::Result<()> {
         )?;
     }
     if let Some(file) = settings.file("GITHUB_STEP_SUMMARY") {
-        append(file, &github::step_summary(summary))?;
+        append(file, &page::step_summary(summary))?;
     }
     Ok(())
 }

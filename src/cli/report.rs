@@ -27,6 +27,7 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
             run::conclude(
                 &loaded.summary,
                 &directory,
+                settings.forms(&args.forms),
                 settings.github(args.github),
                 settings,
             )

@@ -17,7 +17,7 @@ use crate::outcome::Exit;
 use crate::proc::Launcher;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
-use crate::report::{PlannedTask, RunPlan, Summary, account, files, run_dir};
+use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_dir};
 use crate::task::PROJECT_FILE;
 use crate::text;
 
@@ -83,17 +83,24 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     drop(batch);
     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     summary.0.signal = signal;
-    conclude(&summary.0, &out, settings.github(args.github), settings)
+    conclude(
+        &summary.0,
+        &out,
+        settings.forms(&args.forms),
+        settings.github(args.github),
+        settings,
+    )
 }
 
 /// Writes every report of a run, shows the account, and gives the exit code.
 pub(super) fn conclude(
     summary: &Summary,
     out: &Path,
+    forms: Forms,
     in_actions: bool,
     settings: &Settings,
 ) -> Exit {
-    let written = files::write_all(out, summary);
+    let written = files::write_all(out, summary, forms);
     // A reader that went away must not change the verdict.
     let _ = account::write(&mut io::stdout().lock(), summary);
     let told = if in_actions {
@@ -221,6 +228,7 @@ fn planned(job: &Job) -> PlannedTask {
         tags: task.tags.clone(),
         isolation: task.isolation.name().to_owned(),
         on_denied: task.on_denied,
+        quarantine: None,
         trials: task.trials,
         retries: task.retries,
         group: task.group.clone(),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::When;
+use crate::cli::args::{FormArgs, When};
 use crate::redact::Secret;
+use crate::report::Forms;
 
 /// What the surroundings say.
 pub(super) struct Settings {
@@ -100,6 +101,14 @@ impl Settings {
     /// Whether to speak to GitHub Actions.
     pub(super) fn github(&self, when: When) -> bool {
         decide(when, self.variable("GITHUB_ACTIONS") == Some("true"))
+    }
+
+    /// The forms of the reports, for whoever reads them here.
+    pub(super) fn forms(&self, args: &FormArgs) -> Forms {
+        Forms {
+            junit: args.junit_dialect.into(),
+            gitlab: decide(args.gitlab, self.variable("GITLAB_CI") == Some("true")),
+        }
     }
 
     /// Whether to draw live progress instead of lines.

@@ -35,6 +35,7 @@ pub use bash::guarded::guarded_options;
 pub(crate) use decide::permit_for_test;
 pub use decide::{Permit, decide, queries};
 pub use mode::{Mode, UnknownMode};
+pub use protect::steers;
 pub use rule::{Effect, Rule, RuleError, Source};
 
 /// The directories that a task's calls are about. All absolute and physical (no links in them).

@@ -30,6 +30,22 @@ const LITERAL_ONLY: [&str; 17] = [
     "gemini.md",
 ];
 
+/// Where the configuration of CI services stands: it runs code too.
+const CI: [&str; 12] = [
+    ".github/workflows",
+    ".github/actions",
+    ".gitea/workflows",
+    ".forgejo/workflows",
+    ".buildkite",
+    ".circleci",
+    ".gitlab-ci.yml",
+    ".travis.yml",
+    ".woodpecker",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "jenkinsfile",
+];
+
 /// Files whose content is a credential.
 const SECRETS: [&str; 5] = [".env", ".netrc", ".npmrc", ".pypirc", ".git-credentials"];
 
@@ -68,6 +84,23 @@ fn covered(path: &Path, root: &Path, roots: &Roots) -> bool {
             .iter()
             .zip(&path)
             .all(|(own, other)| fold::component(own) == fold::component(other))
+}
+
+/// Whether a path, relative to a workspace, runs code or steers an agent for whoever uses the tree next.
+#[must_use]
+pub fn steers(path: &Path) -> bool {
+    let Some(names) = path.to_str().map(|path| {
+        let names: Vec<String> = path.split('/').map(fold::component).collect();
+        names
+    }) else {
+        return false;
+    };
+    let whole = names.join("/");
+    let ci = |known: &&str| whole == **known || whole.starts_with(&format!("{known}/"));
+    names
+        .iter()
+        .any(|name| LITERAL_ONLY.contains(&name.as_str()) || is_git(name))
+        || CI.iter().any(ci)
 }
 
 fn is_git(name: &str) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::summary::{CheckRecord, Denial, Summary, TaskSummary};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
-use crate::outcome::Verdict;
+use crate::outcome::{Stop, Verdict};
 use crate::text::{self, workflow};
 use crate::usage::Usd;
 
@@ -174,6 +174,7 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
             earlier.outcome.name()
         ));
     }
+    lines.extend(unused_rules(task).map(|rules| format!("allow rules without use: {rules}")));
     if let Some(transcript) = &task.transcript {
         lines.push(format!("transcript: {}", in_dir(dir, transcript)));
     }
@@ -226,9 +227,9 @@ fn check_lines(check: &CheckRecord) -> Vec<String> {
         check.check,
         text::one_line(&check.title, LINE)
     )];
-    let said = text::plain(&check.message);
+    let said = text::plain(&format!("{}\n{}", check.message, check.details));
     // The end of an output is where the reason stands.
-    let said: Vec<&str> = said.lines().collect();
+    let said: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
     let tail = said.len().saturating_sub(20);
     lines.extend(
         said[tail..]
@@ -268,20 +269,30 @@ fn closing(summary: &Summary) -> Vec<String> {
         if is_bypass(&task.mode) {
             lines.push(format!("{name}: {}", bypass_warning(&task.mode)));
         }
-        if !task.unused_allow.is_empty() {
-            let rules: Vec<&str> = task
-                .unused_allow
-                .iter()
-                .map(|rule| rule.rule.as_str())
-                .collect();
-            let rules = rules.join(", ");
-            let rules = text::head(&rules, 300);
-            lines.push(format!("{name}: allow rules without use: {rules}"));
-        }
+        lines.extend(
+            unused_rules(task).map(|unused| format!("{name}: allow rules without use: {unused}")),
+        );
     }
     lines.extend(sandbox::warnings(summary));
     lines.push(totals_line(summary));
     lines
+}
+
+/// The allow rules that no call needed, if there are any: what could be taken out of the task file.
+#[must_use]
+pub fn unused_rules(task: &TaskSummary) -> Option<String> {
+    // What did not run to its end says nothing of the rules that it would have needed.
+    if task.unused_allow.is_empty() || task.stop != Some(Stop::Completed) {
+        return None;
+    }
+    let rules: Vec<&str> = task
+        .unused_allow
+        .iter()
+        .map(|rule| rule.rule.as_str())
+        .collect();
+    let rules = rules.join(", ");
+    let rules = text::visible_line(&text::head(&rules, 300));
+    Some(rules)
 }
 
 /// The sums on one line.

@@ -192,7 +192,7 @@ impl<W: Write + Send> Sink for Console<W> {
             | Kind::ToolDecided(_)
             | Kind::ToolFinished(_)
             | Kind::ResultsAppended { .. }
-            | Kind::WorkspaceCompared { .. }
+            | Kind::WorkspaceCompared(_)
             | Kind::Unknown => Ok(()),
         }
     }

@@ -3,7 +3,8 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::report::{github, json, junit, summary::Summary};
+use crate::report::junit::{self, Dialect};
+use crate::report::{gitlab, json, page, summary::Summary};
 
 /// The JUnit report.
 pub const JUNIT: &str = "junit.xml";
@@ -11,6 +12,19 @@ pub const JUNIT: &str = "junit.xml";
 pub const JSON: &str = "summary.json";
 /// The page for a person, which is also the step summary.
 pub const MARKDOWN: &str = "summary.md";
+/// The page again, short enough for a comment on a pull request.
+pub const COMMENT: &str = "comment.md";
+/// The report that GitLab shows beside a merge request; written only for GitLab.
+pub const CODE_QUALITY: &str = "gl-code-quality-report.json";
+
+/// The forms that reports take where readers differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forms {
+    /// The readers of [`JUNIT`].
+    pub junit: Dialect,
+    /// Whether [`CODE_QUALITY`] is written.
+    pub gitlab: bool,
+}
 
 /// A report that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -50,21 +64,29 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Writes [`JUNIT`], [`JSON`] and [`MARKDOWN`] into the run directory.
+/// Writes [`JUNIT`], [`JSON`], [`MARKDOWN`], [`COMMENT`] and what `forms` asks for into the run directory.
 ///
 /// # Errors
 /// The first report that could not be made or written; the others are tried all the same.
-pub fn write_all(directory: &Path, summary: &Summary) -> Result<(), WriteError> {
-    let reports = [
-        (JUNIT, junit::render(summary).map(String::into_bytes)),
+pub fn write_all(directory: &Path, summary: &Summary, forms: Forms) -> Result<(), WriteError> {
+    let mut reports = vec![
+        (
+            JUNIT,
+            junit::render(summary, forms.junit).map(String::into_bytes),
+        ),
         (
             JSON,
             json::render(summary)
                 .map(String::into_bytes)
                 .map_err(io::Error::from),
         ),
-        (MARKDOWN, Ok(github::step_summary(summary).into_bytes())),
+        (MARKDOWN, Ok(page::step_summary(summary).into_bytes())),
+        (COMMENT, Ok(page::comment(summary).into_bytes())),
     ];
+    if forms.gitlab {
+        let report = gitlab::code_quality(summary).map(String::into_bytes);
+        reports.push((CODE_QUALITY, report.map_err(io::Error::from)));
+    }
     let mut first = Ok(());
     for (name, content) in reports {
         let path = directory.join(name);

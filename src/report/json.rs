@@ -6,15 +6,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Quarantine;
 use super::summary::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Summary,
-    TaskSummary, Warning,
+    Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
+    StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
-use crate::event::{Change, RuleRecord, SandboxRecord};
+use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop};
 use crate::usage::{Usage, Usd};
 
@@ -30,27 +32,31 @@ pub fn render(summary: &Summary) -> serde_json::Result<String> {
 }
 
 /// The whole document.
-#[derive(Serialize)]
-struct Report<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,
     exit_code: u8,
     conclusion: &'static str,
     run_dir: &'a str,
     totals: Totals,
+    /// What the run was compared with, and which tasks of that are gone.
+    baseline: Option<&'a Baseline>,
     /// What was wrong with the run directory; such a run never passes.
     damages: &'a [String],
     /// In the order of the plan.
     tasks: Vec<Task<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Totals {
     tasks: u64,
     passed: u64,
@@ -65,7 +71,7 @@ struct Totals {
     cost_is_partial: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Tokens {
     total: u64,
     #[serde(flatten)]
@@ -73,7 +79,7 @@ struct Tokens {
 }
 
 /// One task. A list with `total` and `items` holds the first entries and counts all.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Task<'a> {
     name: &'a str,
     file: &'a str,
@@ -89,6 +95,10 @@ struct Task<'a> {
     verdict: &'static str,
     outcome: &'static str,
     retryable: bool,
+    /// Why a failure does not count for now.
+    quarantine: Option<&'a Quarantine>,
+    /// What the comparison with the baseline came to.
+    baseline: Option<&'a Compared>,
     stop: Option<Stop>,
     message: &'a str,
     /// The end of the last reply.
@@ -110,6 +120,10 @@ struct Task<'a> {
     hooks: &'a Kept<HookRecord>,
     checks: &'a Kept<CheckRecord>,
     changes: &'a Kept<Change>,
+    concerns: &'a Kept<Concern>,
+    /// Relative to `run_dir`, like `transcript`.
+    patch: Option<&'a str>,
+    patch_omitted: &'a Kept<Omitted>,
     warnings: &'a Kept<Warning>,
     repeated_calls: &'a [RepeatedCall],
     unused_allow: &'a [RuleRecord],
@@ -123,7 +137,7 @@ struct Task<'a> {
     earlier_attempts: &'a [EarlierAttempt],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Turns {
     planned: u32,
     done: u32,
@@ -156,6 +170,7 @@ impl<'a> Report<'a> {
                 cost_usd: totals.cost,
                 cost_is_partial: totals.cost_is_partial,
             },
+            baseline: summary.baseline.as_ref(),
             damages: &summary.damages,
             tasks: summary.tasks.iter().map(Task::of).collect(),
         }
@@ -189,6 +204,8 @@ impl<'a> Task<'a> {
             verdict: verdict_word(row.verdict),
             outcome: row.name,
             retryable: row.retryable,
+            quarantine: task.quarantine.as_ref(),
+            baseline: task.compared.as_ref(),
             stop: task.stop,
             message: &task.message,
             reply: &task.reply,
@@ -213,6 +230,9 @@ impl<'a> Task<'a> {
             hooks: &task.hooks,
             checks: &task.checks,
             changes: &task.changes,
+            concerns: &task.concerns,
+            patch: task.patch.as_deref(),
+            patch_omitted: &task.patch_omitted,
             warnings: &task.warnings,
             repeated_calls: &task.repeated,
             unused_allow: &task.unused_allow,

@@ -12,8 +12,11 @@
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
 //! | [`json`] | programs |
-//! | [`github`] | the step summary, annotations and outputs of GitHub Actions |
+//! | [`page`] | a person who opens the build: Markdown for a step summary or a comment |
+//! | [`github`] | GitHub Actions: annotations and outputs |
+//! | [`gitlab`] | GitLab: a code quality report beside the merge request |
 //! | [`show`] | a person who reads one transcript |
+//! | [`schema`] | programs that want to know the formats |
 //! | [`files`] | writes the reports, each whole or not at all |
 //!
 //! All text of models, tools, hooks and repositories is hostile here; it passes [`text`](crate::text) on its way out.
@@ -26,16 +29,19 @@ pub mod account;
 pub mod console;
 pub mod files;
 pub mod github;
+pub mod gitlab;
 pub mod json;
 pub mod junit;
+pub mod page;
 pub mod progress;
 pub mod sandbox;
+pub mod schema;
 pub mod show;
 
 use crate::outcome::Verdict;
 
-pub use files::write_all;
-pub use plan::{PlannedTask, RunPlan};
+pub use files::{Forms, write_all};
+pub use plan::{PlannedTask, Quarantine, RunPlan};
 pub use summary::{Summary, TaskSummary};
 
 /// The word for a verdict in every report.

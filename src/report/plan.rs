@@ -3,6 +3,7 @@
 //! Without it a report could only speak of the tasks that left a transcript, and a task that never started would
 //! vanish from it. The hash lets shards prove that they worked on the same plan.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -52,6 +53,9 @@ pub struct PlannedTask {
     /// What a denial means.
     #[serde(default)]
     pub on_denied: OnDenied,
+    /// Why the task's failure does not count for now, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
     /// How often it is run as a measurement, and how many of these runs have to pass.
     #[serde(default)]
     pub trials: Trials,
@@ -61,6 +65,16 @@ pub struct PlannedTask {
     /// The group whose limit on tasks at the same time it falls under.
     #[serde(default)]
     pub group: Option<String>,
+}
+
+/// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
+/// does not fail the run. An infrastructure error is not excused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Quarantine {
+    /// Why, in the words of whoever put it there.
+    pub reason: String,
+    /// The last day on which it holds, in UTC, as `YYYY-MM-DD`.
+    pub until: String,
 }
 
 /// A `run.json` that cannot be used.
@@ -158,6 +172,7 @@ mod tests {
             tags: vec!["lint".into()],
             isolation: "copy".into(),
             on_denied: OnDenied::Warn,
+            quarantine: None,
             trials: Trials { count: 5, pass: 4 },
             retries: 2,
             group: Some("api".into()),

@@ -221,7 +221,7 @@ impl Sink for Progress {
             | Kind::HookFinished(_)
             | Kind::ToolFinished(_)
             | Kind::ResultsAppended { .. }
-            | Kind::WorkspaceCompared { .. }
+            | Kind::WorkspaceCompared(_)
             | Kind::Unknown => return Ok(()),
         }
         self.draw_overall();

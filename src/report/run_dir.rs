@@ -5,7 +5,8 @@
 //! <out>/run.json                              the plan, written first
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
-//! <out>/junit.xml, summary.json, summary.md   made again by `agent-batch report`
+//! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
+//!       comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
@@ -28,6 +29,8 @@ pub const IGNORE: &str = ".gitignore";
 pub const LOCK: &str = "run.lock";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
+/// The file with what an attempt changed, for `git apply`.
+pub const PATCH: &str = "changes.patch";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 
@@ -47,6 +50,12 @@ pub fn attempt(task: &str, attempt: u32) -> String {
 #[must_use]
 pub fn transcript(task: &str, number: u32) -> String {
     format!("{}/{TRANSCRIPT}", attempt(task, number))
+}
+
+/// The patch of an attempt, relative to the run directory, with `/`.
+#[must_use]
+pub fn patch(task: &str, number: u32) -> String {
+    format!("{}/{PATCH}", attempt(task, number))
 }
 
 /// The directory of an attempt's whole outputs, relative to the run directory, with `/`.

@@ -139,13 +139,28 @@ impl<W: Write> Screen<'_, W> {
             Kind::HookFinished(hook) => self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),
             Kind::ToolFinished(finished) => self.tool(finished),
-            Kind::WorkspaceCompared { changes } => {
+            Kind::WorkspaceCompared(compared) => {
+                let changes = &compared.changes;
                 self.say(Paint::Plain, "")?;
                 let count = text::plural(changes.len() as u64, "change");
                 self.say(Paint::Head, &format!("{count} in the workspace"))?;
                 for change in changes.iter().take(200) {
-                    let kind = format!("{:?}", change.kind).to_lowercase();
-                    self.say(Paint::Plain, &format!("  {kind} {}", change.path))?;
+                    let line = format!("  {} {}", change.kind.name(), change.path);
+                    self.say(Paint::Plain, &line)?;
+                }
+                for concern in compared.concerns.iter().take(200) {
+                    let why = concern.kind.meaning();
+                    let line = format!("  look at {}: {why} {}", concern.path, concern.detail);
+                    self.say(Paint::Bad, line.trim_end())?;
+                }
+                for omitted in compared
+                    .patch
+                    .iter()
+                    .flat_map(|patch| &patch.omitted)
+                    .take(200)
+                {
+                    let line = format!("  not in the patch: {}: {}", omitted.path, omitted.reason);
+                    self.say(Paint::Plain, &line)?;
                 }
                 Ok(())
             }
@@ -159,7 +174,8 @@ impl<W: Write> Screen<'_, W> {
                     paint,
                     &format!("check {} {did}: {}", check.check, check.title),
                 )?;
-                self.quote(Paint::Plain, "  | ", &check.message)
+                self.quote(Paint::Plain, "  | ", &check.message)?;
+                self.quote(Paint::Plain, "  | ", &check.details)
             }
             Kind::TaskFinished(finished) => self.finished(finished),
             Kind::Unknown => self.say(

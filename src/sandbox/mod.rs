@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::placeholder::{Held, Placeholders};
 pub use self::plan::{Missing, Place, Plan, Protected};
+pub use self::repository::work_tree;
 
 /// Whether processes run in a sandbox.
 #[derive(

@@ -34,7 +34,10 @@ pub(super) fn git_below(workspace: &Path) -> Vec<PathBuf> {
 
 /// For the `.git` file of a work tree: its own directory and the one that it shares. A file that leads to something
 /// that is no repository is not followed: the checkout may have written it.
-pub(super) fn work_tree(git: &Path) -> io::Result<(PathBuf, PathBuf)> {
+///
+/// # Errors
+/// It is no such file, or does not lead to a repository.
+pub fn work_tree(git: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let no = || io::Error::from(io::ErrorKind::InvalidData);
     let read = |path: &Path| -> io::Result<String> {
         if !fs::symlink_metadata(path)?.is_file() {

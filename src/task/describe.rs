@@ -39,6 +39,9 @@ pub fn describe(task: &Task) -> String {
     if !task.tags.is_empty() {
         table.row("tags", &task.tags.join(", "));
     }
+    for (axis, value) in &task.matrix {
+        table.row("matrix", &format!("{axis}: {value}"));
+    }
     table.row("model", &task.model.to_string());
     table.row(
         "mode",

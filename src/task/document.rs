@@ -16,7 +16,7 @@ use super::tree::{Half, Path, Problem, Tree};
 const MOST_PROBLEMS: usize = 50;
 
 /// A parsed file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Document {
     /// As the command line named it.
     pub(super) file: String,
@@ -62,6 +62,28 @@ impl Document {
         let (value, problems) = decode(&mut self.tree, MOST_PROBLEMS);
         self.problems.extend(problems);
         value
+    }
+
+    /// Decodes the value of one key of the root, and takes it out if anything in it does not fit.
+    pub(super) fn decode_key<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        let path = Path::root().key(key);
+        let part = self.tree.get_mut(&path)?;
+        let (value, problems) = decode(part, MOST_PROBLEMS);
+        let value = value.filter(|_| problems.is_empty());
+        if value.is_none() {
+            *part = Tree::Removed;
+        }
+        self.problems
+            .extend(problems.into_iter().map(|problem| Problem {
+                path: Path(path.0.iter().chain(&problem.path.0).cloned().collect()),
+                ..problem
+            }));
+        value
+    }
+
+    /// The whole text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Everything that was wrong in the file's form, in the file's order.

@@ -1,13 +1,16 @@
 //! From files to tasks: reads all of them, and answers with all the tasks or with everything that is wrong.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
 
 use super::Task;
 use super::diagnostic::{Diagnostic, Related, Severity};
 use super::document::Document;
 use super::expand::expand;
+use super::matrix::{self, Combination};
 use super::resolve::{Context, Findings, Layer, Project, resolve};
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path as TreePath};
@@ -84,6 +87,14 @@ pub fn load(
     if let Some(project) = &project {
         project.check(&mut findings);
     }
+    let everything = Everything {
+        project: project.as_ref(),
+        is_readable,
+        options,
+        beside: opened
+            .as_ref()
+            .map_or("", |(_, document, _)| document.text()),
+    };
     let mut tasks = Vec::new();
     let mut names = Names::default();
     let mut seen = HashSet::new();
@@ -102,16 +113,8 @@ pub fn load(
             findings.push(diagnostic);
             continue;
         }
-        let loaded = one(
-            file,
-            path,
-            project.as_ref(),
-            is_readable,
-            options,
-            &mut names,
-            &mut findings,
-        );
-        if loaded.is_none() && findings.errors.is_empty() {
+        let loaded = everything.tasks(file, &path, &mut names, &mut findings);
+        if loaded.is_empty() && findings.errors.is_empty() {
             // Cannot happen as far as we know; and a task that is silently left out would look like one that passed.
             findings.push(Diagnostic::error(
                 &file.display,
@@ -168,49 +171,136 @@ fn directory_of(file: &Path) -> PathBuf {
     std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
-fn one(
-    file: &TaskFile,
-    path: PathBuf,
-    project: Option<&Project<'_>>,
+/// What all files have in common.
+struct Everything<'a> {
+    project: Option<&'a Project<'a>>,
     is_readable: bool,
-    options: &LoadOptions,
-    names: &mut Names,
-    findings: &mut Findings,
-) -> Option<Task> {
-    let mut document = open(file, findings)?;
-    let problems = expand(&mut document.tree, &TreePath::root(), &options.env);
-    document.report(problems);
-    let spec: Option<TaskSpec> = document.decode();
-    // Errors of form and of meaning are found apart, and told together, by line.
-    let mut own = Findings::default();
-    let directory = directory_of(&path);
-    let layer = Layer {
-        name: "task",
-        document: &document,
-        root: TreePath::root(),
-        directory: &directory,
-    };
-    // Without the project's defaults and ceilings, what would be said about a task is not true.
-    let task = spec.filter(|_| is_readable).and_then(|spec| {
-        names.claim(&spec, &layer, &mut own);
-        let cx = Context {
-            spec: &spec,
-            layer: &layer,
-            project,
-            options,
-            path,
+    options: &'a LoadOptions,
+    /// The text of the project's file.
+    beside: &'a str,
+}
+
+/// After so many combinations of one matrix with mistakes, the others are not looked at: they would tell the same.
+const MOST_WRONG: usize = 3;
+
+impl Everything<'_> {
+    /// The tasks of one file: one, or one for each combination of its matrix.
+    fn tasks(
+        &self,
+        file: &TaskFile,
+        path: &Path,
+        names: &mut Names,
+        findings: &mut Findings,
+    ) -> Vec<Task> {
+        let Some(mut document) = open(file, findings) else {
+            return Vec::new();
         };
-        resolve(&cx, &mut own)
-    });
-    own.errors.extend(document.diagnostics());
-    for mut list in [own.errors, own.warnings] {
-        // What is about no line is about the file, or says that there is more: it comes last.
-        list.sort_by_key(|found| (found.line().wrapping_sub(1), found.column()));
-        for found in list {
-            findings.push(found);
+        let spec = document.decode_key("matrix");
+        let (combinations, problems) = matrix::combinations(&document.tree, spec.as_ref());
+        document.report(problems);
+        let definition = self.definition(&document);
+        let Some(combinations) = combinations else {
+            // What stands in the texts instead of values is not known; only the form of the rest can be looked at.
+            let _: Option<TaskSpec> = document.decode();
+            for diagnostic in document.diagnostics() {
+                findings.push(diagnostic);
+            }
+            return Vec::new();
+        };
+        let (mut tasks, mut used, mut wrong) = (Vec::new(), BTreeSet::new(), 0);
+        for combination in &combinations {
+            let mut document = document.clone();
+            let substituted = matrix::substitute(&mut document.tree, combination);
+            used.extend(substituted.used);
+            document.report(substituted.problems);
+            match self.one(document, path, combination, &definition, names, findings) {
+                Some(task) => tasks.push(task),
+                None => wrong += 1,
+            }
+            if wrong == MOST_WRONG {
+                break;
+            }
         }
+        for (axis, _) in spec.iter().flat_map(|spec| &spec.0) {
+            if wrong == 0 && !used.contains(axis) {
+                let message = format!(
+                    "no text of the task uses `{{{{ matrix.{axis} }}}}`; its tasks differ in nothing but their names"
+                );
+                let place = document.place(&TreePath::root().key("matrix").key(axis), Half::Key);
+                let mut diagnostic = Diagnostic::error(&file.display, message).at(place);
+                diagnostic.severity = Severity::Warning;
+                findings.push(diagnostic);
+            }
+        }
+        tasks
     }
-    task
+
+    fn one(
+        &self,
+        mut document: Document,
+        path: &Path,
+        combination: &Combination,
+        definition_sha256: &str,
+        names: &mut Names,
+        findings: &mut Findings,
+    ) -> Option<Task> {
+        let problems = expand(&mut document.tree, &TreePath::root(), &self.options.env);
+        document.report(problems);
+        let spec: Option<TaskSpec> = document.decode();
+        // Errors of form and of meaning are found apart, and told together, by line.
+        let mut own = Findings::default();
+        let directory = directory_of(path);
+        let layer = Layer {
+            name: "task",
+            document: &document,
+            root: TreePath::root(),
+            directory: &directory,
+        };
+        // Without the project's defaults and ceilings, what would be said about a task is not true.
+        let task = spec.filter(|_| self.is_readable).and_then(|spec| {
+            names.claim(&spec, &layer, &combination.suffix, &mut own);
+            let cx = Context {
+                spec: &spec,
+                layer: &layer,
+                project: self.project,
+                options: self.options,
+                path: path.to_path_buf(),
+                combination,
+                definition_sha256,
+            };
+            resolve(&cx, &mut own)
+        });
+        own.errors.extend(document.diagnostics());
+        let is_right = own.errors.is_empty();
+        for mut list in [own.errors, own.warnings] {
+            // What is about no line is about the file, or says that there is more: it comes last.
+            list.sort_by_key(|found| (found.line().wrapping_sub(1), found.column()));
+            for found in list {
+                findings.push(found);
+            }
+        }
+        task.filter(|_| is_right)
+    }
+
+    /// See [`Task::definition_sha256`]. Line ends do not count: a checkout may change them.
+    fn definition(&self, document: &Document) -> String {
+        let mut hasher = Sha256::new();
+        for text in [document.text(), self.beside] {
+            hasher.update(text.replace("\r\n", "\n"));
+            hasher.update([0]);
+        }
+        let LoadOptions {
+            env: _,
+            cwd: _,
+            allow_bypass,
+            extra_allow,
+            extra_deny,
+            overrides,
+        } = self.options;
+        let words = format!("{allow_bypass} {extra_allow:?} {extra_deny:?} {overrides:?}");
+        hasher.update(words);
+        crate::text::hex(&hasher.finalize())
+    }
 }
 
 /// The names so far, and where each stands.
@@ -218,14 +308,12 @@ fn one(
 struct Names(BTreeMap<String, Related>);
 
 impl Names {
-    fn claim(&mut self, spec: &TaskSpec, layer: &Layer<'_>, findings: &mut Findings) {
+    fn claim(&mut self, spec: &TaskSpec, layer: &Layer<'_>, suffix: &str, findings: &mut Findings) {
         let document = layer.document;
-        let (name, path) = match &spec.name {
-            Some(name) => (name.clone(), TreePath::root().key("name")),
-            None => (
-                super::resolve::name_of_stem(&document.file),
-                TreePath::root(),
-            ),
+        let name = super::resolve::full_name(spec.name.as_deref(), &document.file, suffix);
+        let path = match &spec.name {
+            Some(_) => TreePath::root().key("name"),
+            None => TreePath::root(),
         };
         let place = document.place(&path, Half::Value);
         // A directory of the run has this name, and some file systems take `a` and `A` for one.

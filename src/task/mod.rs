@@ -14,6 +14,8 @@ mod expand;
 mod lint;
 mod load;
 mod locate;
+mod matrix;
+mod matrix_spec;
 mod resolve;
 mod rule_spec;
 mod schema;
@@ -36,6 +38,7 @@ use crate::workspace::Isolation;
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
 pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};
+pub use matrix_spec::MatrixSpec;
 pub use rule_spec::RuleSpec;
 pub use schema::{project_schema, schema};
 pub use source::LARGEST_FILE;
@@ -103,6 +106,11 @@ pub struct Task {
     pub retries: u32,
     /// The group whose limit on tasks at the same time it falls under.
     pub group: Option<String>,
+    /// The values of its matrix, by axis, in the file's order; empty without one.
+    pub matrix: Vec<(String, String)>,
+    /// SHA-256, in hex, over what the task is made from: its file, the project's file and the operator's words. Values of
+    /// the environment are not in it, so it is the same on every machine.
+    pub definition_sha256: String,
 }
 
 /// `provider/model`, resolved.

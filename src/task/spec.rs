@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use super::matrix_spec::MatrixSpec;
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
 use crate::check::{CheckSpec, TimeSpan};
@@ -64,6 +65,9 @@ pub struct TaskSpec {
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
     pub hooks: HooksSpec,
+    /// Makes a task of every combination of these values. `{{ matrix.NAME }}` stands for a value in description, tags, model,
+    /// prompts, permissions, workspace, checks, hooks and group; the values are put behind the task's name.
+    pub matrix: Option<MatrixSpec>,
     /// Runs the task more than once, as a measurement: `5`, or `{ count: 5, pass: 4 }` when not all of them have to pass.
     pub trials: Option<TrialsSpec>,
     /// How often the task may be tried again after an infrastructure error, over all its trials. A task that failed is

@@ -4,20 +4,29 @@
 //! [`replace_file`] then open exactly the physical path that was decided on and follow no link on the way, so that
 //! swapping a directory between decision and use gains nothing.
 
+mod base;
 mod copy;
+mod git;
 mod ignored;
 mod open;
+mod patch;
+mod repository;
 mod resolve;
-mod snapshot;
 mod walk;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use self::git::Format;
 use self::ignored::Ignored;
-use self::snapshot::Snapshot;
-use crate::event::Change;
+use self::patch::{Examined, Examiner};
+use self::repository::Repository;
+use crate::event::{Change, ChangeKind, Concern, PatchRecord};
+use crate::redact::Redactor;
 
+pub use self::base::{Base, Original};
+pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
 
@@ -66,7 +75,46 @@ pub struct Workspace {
     excluded: Vec<PathBuf>,
     /// The ignore files as they were at the start: an agent cannot hide a change by writing one.
     ignored: Ignored,
-    before: Snapshot,
+    base: Arc<Base>,
+    /// Where it stands in its repository; empty at the top, and without one.
+    prefix: PathBuf,
+    format: Format,
+    scratch: PathBuf,
+}
+
+/// What became of a workspace.
+#[derive(Debug)]
+pub struct Comparison {
+    changes: Vec<Change>,
+    examined: Examined,
+    prefix: PathBuf,
+    format: Format,
+    place: PathBuf,
+}
+
+impl Comparison {
+    /// What is different, sorted by path.
+    #[must_use]
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// What of that a person should look at.
+    #[must_use]
+    pub fn concerns(&self) -> &[Concern] {
+        self.examined.concerns()
+    }
+
+    /// Writes the changes to `file` as a patch for the root of the repository that the workspace stands in. What cannot
+    /// go into it is told, in the record and at the top of the file. Where there is nothing to write, there is no file.
+    ///
+    /// # Errors
+    /// Git failed, or the file could not be written.
+    pub async fn write_patch(self, git: &Git, file: &Path) -> io::Result<PatchRecord> {
+        self.examined
+            .write(git, &self.place, self.format, &self.prefix, file)
+            .await
+    }
 }
 
 impl Workspace {
@@ -98,6 +146,11 @@ impl Workspace {
                 format!("the workspace `{}` is not a directory", source.display()),
             ));
         }
+        let repository = Repository::around(&source);
+        let (prefix, format) = repository.map_or_else(Default::default, |repository| {
+            let prefix = repository.prefix(&source).to_path_buf();
+            (prefix, repository.format)
+        });
         let excluded: Vec<PathBuf> = excluded
             .iter()
             .map(PathBuf::as_path)
@@ -119,13 +172,17 @@ impl Workspace {
             Isolation::Copy => vec![root.join(RUN_DIRECTORY)],
         };
         let ignored = Ignored::read(&root, &excluded)?;
-        let before = Snapshot::take(&root, &ignored, &excluded)?;
+        std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        let base = Base::take(&root, &ignored, &excluded, scratch)?;
         Ok(Self {
             root,
             isolation,
             excluded,
             ignored,
-            before,
+            base: Arc::new(base),
+            prefix,
+            format,
+            scratch: scratch.to_path_buf(),
         })
     }
 
@@ -141,8 +198,44 @@ impl Workspace {
     /// # Errors
     /// Something could not be read; the error names the path.
     pub fn changes(&self) -> io::Result<Vec<Change>> {
-        self.before
-            .changes(&self.root, &self.ignored, &self.excluded)
+        Ok(told(&self.changed()?))
+    }
+
+    fn changed(&self) -> io::Result<Vec<(PathBuf, ChangeKind)>> {
+        self.base.changes(&self.root, &self.ignored, &self.excluded)
+    }
+
+    /// [`Workspace::changes`] with what is to be known before a patch is made of them: what a person should look at, and what
+    /// must not go into it. `protected` says which paths, relative to the root, no task may write.
+    ///
+    /// # Errors
+    /// Something could not be read; the error names the path.
+    pub fn compare(
+        &self,
+        protected: &dyn Fn(&Path) -> bool,
+        redactor: &Redactor,
+    ) -> io::Result<Comparison> {
+        let changed = self.changed()?;
+        let examiner = Examiner {
+            root: &self.root,
+            base: &self.base,
+            protected,
+            redactor,
+        };
+        Ok(Comparison {
+            changes: told(&changed),
+            examined: examiner.examine(&changed)?,
+            prefix: self.prefix.clone(),
+            format: self.format,
+            place: self.scratch.join("patch"),
+        })
+    }
+
+    /// The tree as it was at `prepare`, whatever happened to the workspace since. It can be kept longer than the
+    /// workspace.
+    #[must_use]
+    pub fn base(&self) -> Arc<Base> {
+        Arc::clone(&self.base)
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.
@@ -155,6 +248,14 @@ impl Workspace {
             Isolation::Copy => copy::remove_tree(&self.root),
         }
     }
+}
+
+fn told(changed: &[(PathBuf, ChangeKind)]) -> Vec<Change> {
+    let told = changed.iter().map(|(path, kind)| Change {
+        path: path.to_string_lossy().into_owned(),
+        kind: *kind,
+    });
+    told.collect()
 }
 
 /// Without links, also where it does not exist yet: it may come to be.
@@ -330,7 +431,8 @@ mod tests {
     fn the_rules_of_the_repository_above_hold_in_a_folder_of_it() {
         let project = project();
         let root = project.path().join("src");
-        let workspace = Workspace::prepare(&root, Isolation::None, Path::new("/nowhere")).unwrap();
+        let workspace =
+            Workspace::prepare(&root, Isolation::None, &project.path().join("scratch")).unwrap();
         write(&root.join("later.log"), "l");
         write(&root.join("later.rs"), "r");
         assert_eq!(

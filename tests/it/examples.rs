@@ -152,7 +152,14 @@ fn documented(sandbox: &Sandbox, command: &str) -> Run {
 fn every_command_in_the_documents_works() {
     let sandbox = examples();
     let mut ran = 0;
-    for document in ["README.md", "docs/task-file.md", "docs/security.md"] {
+    for document in [
+        "README.md",
+        "docs/task-file.md",
+        "docs/security.md",
+        "docs/junit.md",
+        "docs/reports.md",
+        "docs/transcript.md",
+    ] {
         for command in commands(document) {
             // `cargo test` is what runs this; `cargo bench` takes minutes; a key is nothing that a test has.
             if command == "cargo test"

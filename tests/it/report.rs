@@ -18,14 +18,17 @@ use agent_batch::clock::Clock;
 use agent_batch::event::{
     AssistantReplied, Change, ChangeKind, CheckFinished, CheckResult, Emitter, Event, HookFinished,
     HookResult, Kind, RuleRecord, Sink, TaskFinished, TaskStarted, ToolDecided, ToolFinished,
-    ToolResultKind, VERSION,
+    ToolResultKind, VERSION, WorkspaceCompared,
 };
 use agent_batch::message::{Block, Message, ToolCall};
 use agent_batch::outcome::{Exit, OnDenied, Outcome, Stop, Verdict};
 use agent_batch::redact::{Redactor, Secret};
 use agent_batch::report::{
-    self, PlannedTask, RunPlan, Summary, account, console::Console, files, github, json, junit,
-    run_dir, show, transcript,
+    self, Forms, PlannedTask, RunPlan, Summary, account,
+    console::Console,
+    files, github, json,
+    junit::{self, Dialect},
+    page, run_dir, show, transcript,
 };
 use agent_batch::usage::{Usage, Usd};
 use proptest::prelude::*;
@@ -33,13 +36,13 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
+pub(crate) const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
 
 /// Everything that ends, hides, commands or links somewhere.
-const HOSTILE: &str = "]]> \0\u{1b}[31mred\u{1b}]0;t\u{7} \u{fffe}::error::x\n::set-output name=a::b\r##[add-mask]x\n\
+pub(crate) const HOSTILE: &str = "]]> \0\u{1b}[31mred\u{1b}]0;t\u{7} \u{fffe}::error::x\n::set-output name=a::b\r##[add-mask]x\n\
     <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" '";
 
-fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
+pub(crate) fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
     PlannedTask {
         name: name.into(),
         file: file.into(),
@@ -54,14 +57,14 @@ fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
 }
 
 /// Numbers and dates the events of one attempt.
-struct Script {
+pub(crate) struct Script {
     task: String,
     attempt: u32,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Script {
-    fn new(task: &str, attempt: u32) -> Self {
+    pub(crate) fn new(task: &str, attempt: u32) -> Self {
         Self {
             task: task.into(),
             attempt,
@@ -69,7 +72,7 @@ impl Script {
         }
     }
 
-    fn then(mut self, kind: Kind) -> Self {
+    pub(crate) fn then(mut self, kind: Kind) -> Self {
         let seq = self.events.len() as u64;
         self.events.push(Event {
             v: VERSION,
@@ -90,7 +93,7 @@ fn rule(rule: &str) -> RuleRecord {
     }
 }
 
-fn started(file: &str, mode: &str) -> Kind {
+pub(crate) fn started(file: &str, mode: &str) -> Kind {
     Kind::TaskStarted(Box::new(TaskStarted {
         file: file.into(),
         line: 1,
@@ -113,7 +116,7 @@ fn started(file: &str, mode: &str) -> Kind {
     }))
 }
 
-fn prompt(text: &str) -> Kind {
+pub(crate) fn prompt(text: &str) -> Kind {
     Kind::PromptAppended {
         turn: 1,
         origin: "prompt".into(),
@@ -121,7 +124,7 @@ fn prompt(text: &str) -> Kind {
     }
 }
 
-fn step(step: u32) -> Kind {
+pub(crate) fn step(step: u32) -> Kind {
     Kind::StepStarted {
         step,
         turn: 1,
@@ -129,7 +132,7 @@ fn step(step: u32) -> Kind {
     }
 }
 
-fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
+pub(crate) fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
     ToolCall {
         id: id.into(),
         name: name.into(),
@@ -137,7 +140,7 @@ fn call(id: &str, name: &str, input: serde_json::Value) -> ToolCall {
     }
 }
 
-fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
+pub(crate) fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
     let mut blocks = vec![Block::text(text)];
     blocks.extend(calls.iter().map(Block::tool_use));
     let usage = Usage {
@@ -172,7 +175,7 @@ fn replied(step: u32, text: &str, calls: &[ToolCall]) -> Kind {
     }))
 }
 
-fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
+pub(crate) fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
     Kind::ToolDecided(Box::new(ToolDecided {
         step,
         tool_use_id: call.id.clone(),
@@ -189,7 +192,7 @@ fn decided(step: u32, call: &ToolCall, allowed: bool, reason: &str) -> Kind {
     }))
 }
 
-fn answered(step: u32, call: &ToolCall, result: ToolResultKind, content: &str) -> Kind {
+pub(crate) fn answered(step: u32, call: &ToolCall, result: ToolResultKind, content: &str) -> Kind {
     Kind::ToolFinished(Box::new(ToolFinished {
         step,
         tool_use_id: call.id.clone(),
@@ -202,18 +205,21 @@ fn answered(step: u32, call: &ToolCall, result: ToolResultKind, content: &str) -
     }))
 }
 
-fn check(result: CheckResult, message: &str) -> Kind {
+pub(crate) fn check(result: CheckResult, message: &str) -> Kind {
     Kind::CheckFinished(Box::new(CheckFinished {
         index: 0,
         check: "command".into(),
         title: "cargo test".into(),
         result,
-        message: message.into(),
+        message: message.lines().next().unwrap_or_default().into(),
+        details: message.lines().skip(1).collect::<Vec<_>>().join("\n"),
+        spent: None,
+        expected_denials: Vec::new(),
         duration_ms: 900,
     }))
 }
 
-fn finished(stop: Stop, outcome: Outcome, message: &str) -> Kind {
+pub(crate) fn finished(stop: Stop, outcome: Outcome, message: &str) -> Kind {
     Kind::TaskFinished(Box::new(TaskFinished {
         stop,
         outcome,
@@ -232,7 +238,7 @@ fn stop_of(outcome: Outcome) -> Stop {
 
 /// A run with one readable task of each kind that people meet.
 #[expect(clippy::too_many_lines, reason = "a script is read from top to bottom")]
-fn readable() -> (RunPlan, Vec<Event>) {
+pub(crate) fn readable() -> (RunPlan, Vec<Event>) {
     let test = call("t1", "Bash", json!({"command": "cargo test"}));
     let push = call("t2", "Bash", json!({"command": "git push"}));
     let good = Script::new("good", 1)
@@ -248,12 +254,13 @@ fn readable() -> (RunPlan, Vec<Event>) {
         })
         .then(step(2))
         .then(replied(2, "All done.", &[]))
-        .then(Kind::WorkspaceCompared {
+        .then(Kind::WorkspaceCompared(Box::new(WorkspaceCompared {
             changes: vec![Change {
                 path: "src/a.rs".into(),
                 kind: ChangeKind::Modified,
             }],
-        })
+            ..WorkspaceCompared::default()
+        })))
         .then(check(CheckResult::Passed, ""))
         .then(finished(
             Stop::Completed,
@@ -339,7 +346,7 @@ fn readable() -> (RunPlan, Vec<Event>) {
 }
 
 /// A run of every outcome in which every text that can be hostile is.
-fn hostile() -> (RunPlan, Vec<Event>) {
+pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
     let mut tasks = Vec::new();
     let mut events = Vec::new();
     for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
@@ -387,12 +394,13 @@ fn hostile() -> (RunPlan, Vec<Event>) {
             })))
             .then(decided(1, &odd, index % 2 == 0, HOSTILE))
             .then(answered(1, &odd, ToolResultKind::Error, HOSTILE))
-            .then(Kind::WorkspaceCompared {
+            .then(Kind::WorkspaceCompared(Box::new(WorkspaceCompared {
                 changes: vec![Change {
                     path: HOSTILE.into(),
                     kind: ChangeKind::Added,
                 }],
-            })
+                ..WorkspaceCompared::default()
+            })))
             .then(check(
                 CheckResult::Failed,
                 &format!("{HOSTILE}\n").repeat(200),
@@ -409,7 +417,7 @@ fn hostile() -> (RunPlan, Vec<Event>) {
     (RunPlan::new("0.1.0", START, 2, tasks), events)
 }
 
-fn fold(plan: RunPlan, events: &[Event]) -> Summary {
+pub(crate) fn fold(plan: RunPlan, events: &[Event]) -> Summary {
     let mut summary = Summary::new(plan, "agent-batch-results");
     for event in events {
         summary.fold(event);
@@ -418,7 +426,7 @@ fn fold(plan: RunPlan, events: &[Event]) -> Summary {
 }
 
 /// Writes a run directory as a run does.
-fn record(directory: &Path, plan: &RunPlan, events: &[Event]) {
+pub(crate) fn record(directory: &Path, plan: &RunPlan, events: &[Event]) {
     files::write(
         &directory.join(run_dir::PLAN),
         plan.to_json().unwrap().as_bytes(),
@@ -483,6 +491,8 @@ struct Case {
     result: String,
     kind: String,
     text: String,
+    /// Earlier attempts.
+    reruns: u64,
 }
 
 /// Reads strictly: legal characters, matching ends, no entity that XML does not know, no element that is not ours.
@@ -541,15 +551,35 @@ fn read_junit(xml: &str) -> Read {
                         case.kind = attribute(&start, "type").unwrap();
                         assert!(!attribute(&start, "message").unwrap().is_empty());
                     }
-                    b"system-out" => {}
+                    b"system-out" | b"properties" | b"stackTrace" => {}
+                    b"property" => {
+                        assert!(!attribute(&start, "name").unwrap().is_empty());
+                        attribute(&start, "value").unwrap();
+                    }
+                    b"flakyFailure" | b"rerunFailure" => {
+                        read.cases.last_mut().unwrap().reruns += 1;
+                        assert!(!attribute(&start, "message").unwrap().is_empty());
+                        assert!(!attribute(&start, "type").unwrap().is_empty());
+                    }
                     other => panic!("an element of nobody: {}", String::from_utf8_lossy(other)),
                 }
             }
-            Xml::CData(data) => {
-                let case = read.cases.last_mut().unwrap();
-                case.text.push_str(&data.decode().unwrap());
+            Xml::Text(text) => {
+                let text = text.decode().unwrap();
+                match read.cases.last_mut() {
+                    Some(case) => case.text.push_str(&text),
+                    None => assert_eq!(text.trim(), ""),
+                }
             }
-            Xml::Text(text) => assert_eq!(text.decode().unwrap().trim(), ""),
+            Xml::GeneralRef(entity) => {
+                let text = match &*entity {
+                    b"lt" => "<",
+                    b"gt" => ">",
+                    b"amp" => "&",
+                    other => panic!("an entity of nobody: {}", String::from_utf8_lossy(other)),
+                };
+                read.cases.last_mut().unwrap().text.push_str(text);
+            }
             Xml::End(_) => depth -= 1,
             Xml::Decl(_) => {}
             other => panic!("an event of nobody: {other:?}"),
@@ -573,9 +603,11 @@ fn the_console_says_each_fact_once() {
 #[test]
 fn the_junit_report_reads_like_the_run() {
     let (plan, events) = readable();
-    let xml = junit::render(&fold(plan, &events)).unwrap();
+    let xml = junit::render(&fold(plan, &events), Dialect::Common).unwrap();
     let read = read_junit(&xml);
     assert_eq!(read.totals, [5, 1, 1, 1]);
+    let reruns: Vec<u64> = read.cases.iter().map(|case| case.reruns).collect();
+    assert_eq!(reruns, [0, 0, 1, 0, 0]);
     // One element a line, for the eye.
     insta::assert_snapshot!(xml.replace("><", ">\n<"));
 }
@@ -583,7 +615,7 @@ fn the_junit_report_reads_like_the_run() {
 #[test]
 fn the_step_summary_is_a_page_of_markdown() {
     let (plan, events) = readable();
-    insta::assert_snapshot!(github::step_summary(&fold(plan, &events)));
+    insta::assert_snapshot!(page::step_summary(&fold(plan, &events)));
 }
 
 #[test]
@@ -713,7 +745,10 @@ fn a_line_that_is_missing_shows_as_damage() {
 fn nothing_proves_nothing_and_a_damaged_record_does_not_pass() {
     let none = Summary::new(RunPlan::new("0", START, 1, vec![]), "out");
     assert_eq!(none.exit(), Exit::Usage);
-    assert_eq!(read_junit(&junit::render(&none).unwrap()).totals, [0; 4]);
+    assert_eq!(
+        read_junit(&junit::render(&none, Dialect::Common).unwrap()).totals,
+        [0; 4]
+    );
     let (mut plan, events) = readable();
     plan.tasks.retain(|task| task.name == "good");
     let good: Vec<Event> = events
@@ -736,7 +771,7 @@ fn hostile_text_comes_to_nothing_in_any_report() {
     assert_inert(&console_of(&events));
     assert_inert(&shown(&events, show::Colour::Off));
 
-    let xml = junit::render(&summary).unwrap();
+    let xml = junit::render(&summary, Dialect::Common).unwrap();
     let read = read_junit(&xml);
     assert_eq!(read.cases.len(), Outcome::ALL.len());
     let names: HashSet<(&str, &str)> = read
@@ -771,7 +806,7 @@ fn hostile_text_comes_to_nothing_in_any_report() {
     ];
     assert_eq!(read.totals, expected);
 
-    let page = github::step_summary(&summary);
+    let page = page::step_summary(&summary);
     assert_markdown_is_code(&page);
     let annotations = github::annotations(&summary);
     assert!(
@@ -854,7 +889,7 @@ fn a_step_summary_is_never_refused_for_its_size() {
     let tasks: Vec<PlannedTask> = (0..6000)
         .map(|n| planned(&format!("task-{n}-{}", "é|`".repeat(60)), "tasks/a.yaml", 1))
         .collect();
-    let page = github::step_summary(&Summary::new(RunPlan::new("0", START, 1, tasks), "out"));
+    let page = page::step_summary(&Summary::new(RunPlan::new("0", START, 1, tasks), "out"));
     assert!(page.len() <= 900 * 1024, "{}", page.len());
     assert!(page.len() > 800 * 1024, "{}", page.len());
     assert!(
@@ -906,8 +941,8 @@ fn a_run_directory_read_back_gives_the_same_summary_and_reports() {
         let mut replayed = loaded.summary;
         replayed.dir = "agent-batch-results".into();
         assert_eq!(replayed, fold(plan, &events));
-        report::write_all(directory.path(), &replayed).unwrap();
-        for name in [files::JUNIT, files::JSON, files::MARKDOWN] {
+        report::write_all(directory.path(), &replayed, Forms::default()).unwrap();
+        for name in [files::JUNIT, files::JSON, files::MARKDOWN, files::COMMENT] {
             assert!(fs::metadata(directory.path().join(name)).unwrap().len() > 0);
         }
     }
@@ -1056,33 +1091,6 @@ fn a_secret_reaches_no_report() {
     assert!(matches!(&events[5].kind, Kind::ToolFinished(tool) if tool.content == "key=*** ***"));
 }
 
-#[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an outside reader judges the report"
-)]
-#[expect(
-    clippy::print_stderr,
-    reason = "a check that did not happen must not look like one that did"
-)]
-fn an_outside_parser_takes_the_hostile_report() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("junit.xml");
-    let (plan, events) = hostile();
-    fs::write(&path, junit::render(&fold(plan, &events)).unwrap()).unwrap();
-    let mut command = std::process::Command::new("xmllint");
-    match command.arg("--noout").arg(&path).output() {
-        Ok(output) => assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        ),
-        Err(error) => eprintln!(
-            "SKIPPED: xmllint is not installed ({error}); only quick-xml has read the report"
-        ),
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -1103,7 +1111,7 @@ proptest! {
         let expected = if cut >= text.len() - 1 { Outcome::Completed } else { Outcome::Unfinished };
         prop_assert_eq!(task.outcome, expected);
         prop_assert_eq!(task.steps, 2);
-        let read = read_junit(&junit::render(&loaded.summary).unwrap());
+        let read = read_junit(&junit::render(&loaded.summary, Dialect::Common).unwrap());
         prop_assert_eq!(read.cases.len(), 5);
     }
 
@@ -1121,9 +1129,9 @@ proptest! {
             }
         }
         let summary = fold(plan, &events);
-        read_junit(&junit::render(&summary).unwrap());
+        read_junit(&junit::render(&summary, Dialect::Common).unwrap());
         assert_inert(&account_of(&summary));
         assert_inert(&console_of(&events));
-        assert_markdown_is_code(&github::step_summary(&summary));
+        assert_markdown_is_code(&page::step_summary(&summary));
     }
 }

@@ -676,7 +676,8 @@ async fn commands_are_judged_by_what_real_processes_did() {
         [Passed, Passed, Failed, Failed, Passed],
         "{findings:?}"
     );
-    assert_eq!(findings[2].message, "exit code 1, expected 0\nto stderr");
+    assert_eq!(findings[2].message, "exit code 1, expected 0");
+    assert_eq!(findings[2].details, "to stderr");
     assert!(findings[3].message.contains("time limit of 100ms"));
 }
 
@@ -755,4 +756,114 @@ fn trials_retries_and_groups_out_of_range_are_errors_at_their_place() {
         );
         assert_eq!((errors[0].line(), errors[0].column()), place, "{lines}");
     }
+}
+
+#[test]
+fn a_matrix_makes_a_task_of_every_combination() {
+    let lines = "name: fix\nmatrix: { crate: [parser, Lexer/x], level: [1, true] }\ntags: [\"{{ matrix.crate }}\"]\nsystem: level {{matrix.level}}\n\
+        permissions: { allow: [\"Edit(crates/{{ matrix.crate }}/**)\"] }\nchecks: [{ command: { run: \"make {{ matrix.crate }} all\" } }]\n";
+    let loaded = load_lines(lines).unwrap();
+    assert_eq!(loaded.warnings, []);
+    let told: Vec<_> = loaded
+        .tasks
+        .iter()
+        .map(|task| {
+            format!(
+                "{} {} {} {} {}",
+                task.name,
+                task.tags[0],
+                task.system,
+                task.allow[0].text(),
+                task.checks[0].title()
+            )
+        })
+        .collect();
+    assert_eq!(told.len(), 4);
+    assert!(
+        told[0].starts_with("fix.parser.1 parser level 1 Edit(crates/parser/**)"),
+        "{}",
+        told[0]
+    );
+    assert!(told[0].contains("make parser all"), "{}", told[0]);
+    assert!(
+        told[3].starts_with("fix.lexer-x.true Lexer/x level true Edit(crates/Lexer/x/**)"),
+        "{}",
+        told[3]
+    );
+    let values = |values: [(&str, &str); 2]| {
+        values
+            .map(|(axis, value)| (axis.to_owned(), value.to_owned()))
+            .to_vec()
+    };
+    assert_eq!(
+        loaded.tasks[1].matrix,
+        values([("crate", "parser"), ("level", "true")])
+    );
+}
+
+#[test]
+fn mistakes_in_a_matrix_are_told_once_at_their_place() {
+    for (lines, place, message) in [
+        ("matrix: {}", (3, 9), "has no axis"),
+        ("matrix: 5", (3, 9), "expected a map"),
+        ("matrix: { a: x }", (3, 14), "expected a list"),
+        ("matrix: { a: [] }", (3, 14), "has no value"),
+        (
+            "matrix: { a: [[1]] }",
+            (3, 15),
+            "a text, a number or a boolean",
+        ),
+        ("matrix: { 1a: [x] }", (3, 11), "`1a` does not fit"),
+        (
+            "matrix: { a: [x/y, x-y] }",
+            (3, 20),
+            "makes the same name as `x-y`",
+        ),
+        (
+            "matrix: { a: [x, y] }\nsystem: \"{{ matrix.b }}\"",
+            (4, 9),
+            "no axis `b`",
+        ),
+        ("system: \"{{ matrix.b }}\"", (3, 9), "no axis `b`"),
+        (
+            "matrix: { a: [x, y] }\nname: \"n-{{ matrix.a }}\"",
+            (4, 7),
+            "where no value of a matrix is put",
+        ),
+    ] {
+        let errors = load_lines(lines).unwrap_err();
+        assert_eq!(errors.len(), 1, "{lines}: {}", render_all(&errors, false));
+        assert!(
+            errors[0].message.contains(message),
+            "{lines}: {}",
+            errors[0].message
+        );
+        assert_eq!((errors[0].line(), errors[0].column()), place, "{lines}");
+    }
+    let many: Vec<String> = (0..17).map(|value| value.to_string()).collect();
+    let many = many.join(", ");
+    let errors = load_lines(&format!("matrix: {{ a: [{many}], b: [{many}] }}")).unwrap_err();
+    assert!(
+        errors[0].message.contains("289 combinations"),
+        "{}",
+        errors[0].message
+    );
+    let loaded = load_lines("matrix: { a: [x, y] }").unwrap();
+    assert_eq!(loaded.tasks.len(), 2);
+    assert!(
+        loaded.warnings[0]
+            .message
+            .contains("no text of the task uses")
+    );
+}
+
+#[test]
+fn the_definition_of_a_task_is_its_file_the_project_and_the_operators_words() {
+    let one = |lines: &str| {
+        load_lines(lines).unwrap().tasks[0]
+            .definition_sha256
+            .clone()
+    };
+    assert_eq!(one("tags: [a]\n"), one("tags: [a]\r\n"));
+    assert_ne!(one("tags: [a]\n"), one("tags: [b]\n"));
 }

@@ -60,17 +60,34 @@ pub fn annotations(summary: &Summary) -> Vec<String> {
         let message = clean(damage);
         format!("::error title=agent-batch::{}", workflow::data(&message))
     });
-    damages
-        .chain(errors)
-        .take(SHOWN)
-        .chain(
-            bypassed
-                .chain(unconfined)
-                .chain(skipped)
-                .chain(denied)
-                .take(SHOWN),
-        )
-        .collect()
+    let mut lines = within("error", damages.chain(errors));
+    lines.extend(within(
+        "warning",
+        bypassed.chain(unconfined).chain(denied).chain(skipped),
+    ));
+    lines
+}
+
+/// At most [`SHOWN`] of a kind; where there are more, the last one says how many.
+fn within(kind: &str, all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut more = 0_u64;
+    for line in all {
+        if lines.len() < SHOWN {
+            lines.push(line);
+        } else {
+            more += 1;
+        }
+    }
+    if more > 0 {
+        // The one that gives up its place counts too.
+        lines.truncate(SHOWN - 1);
+        let more = text::plural(more + 1, &format!("more {kind}"));
+        lines.push(format!(
+            "::{kind} title=agent-batch::{more}; the step summary has them all"
+        ));
+    }
+    lines
 }
 
 fn line(kind: &str, task: &TaskSummary, message: &str) -> String {

@@ -4,57 +4,77 @@
 //! acceptable, `error` where the harness or the provider did not work, `skipped` where the task was not started; `type`
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
+//! An attempt before the last one is a `flakyFailure` of a case that passed in the end and a `rerunFailure` of any other: the two
+//! that Jenkins reads, whatever kind of mistake it was.
+//!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
-//! **every** string passes [`xml`] first; and it leaves out what some readers trust, so `totals` goes
-//! over its output once. It has no properties: they are the leading lines of `system-out`, in the form
-//! that nextest, GitLab and Jenkins know (`[[PROPERTY|k=v]]`, `[[ATTACHMENT|path]]`). A text that imitates such a line
-//! is broken.
+//! **every** string passes [`xml`] first; and it leaves out what some readers trust (totals, skipped counts, properties,
+//! lines, earlier attempts), so `complete` goes over its output once. What belongs to a single case stands in the leading
+//! lines of its `system-out`, in the form that nextest, GitLab and Jenkins know (`[[PROPERTY|k=v]]`, `[[ATTACHMENT|path]]`):
+//! `properties` inside of a case are refused by some readers.
 
-mod totals;
+mod complete;
+mod content;
+mod names;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::{Component, Path};
 use std::time::Duration;
 
 use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
-use super::summary::{Summary, TaskSummary};
-use super::{account, sandbox};
-use crate::outcome::Verdict;
-use crate::text::{self, workflow, xml};
+use super::summary::{EarlierAttempt, Summary, TaskSummary};
+use crate::outcome::{Outcome, Verdict};
+use crate::text::{self, xml};
+use crate::usage::{Usage, Usd};
+use content::{MESSAGE, body, room, section, system_out};
+pub(super) use names::relative;
+use names::{ATTRIBUTE, class_name, unique};
 
-/// The longest attribute, in bytes. Readers show about this much.
-const ATTRIBUTE: usize = 250;
-/// The longest `message`, in bytes.
-const MESSAGE: usize = 1000;
-/// The longest body of a failure and the longest `system-out`, in bytes: less than what readers cut off at.
-const BODY: usize = 32 * 1024;
-/// What all bodies together may have, in bytes: GitLab refuses a file of 30 MB. Of many tasks, each gets less.
-const BODIES: usize = 16 * 1024 * 1024;
-/// What a body has however many tasks there are, in bytes.
-const LEAST: usize = 512;
+/// Which readers the document is for. They agree but for the attributes that the strict ones refuse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// With `file` and `line` on each case and `skipped` on the root, which GitLab and annotating actions read.
+    #[default]
+    Common,
+    /// Without them: valid by `junit-10.xsd`, by which the xUnit plugin of Jenkins validates before it reads.
+    Strict,
+}
 
 /// The report as XML.
 ///
 /// # Errors
 /// None in practice: writing into memory does not fail, and a start beyond the year 9999 is not formatted.
-pub fn render(summary: &Summary) -> io::Result<String> {
+pub fn render(summary: &Summary, dialect: Dialect) -> io::Result<String> {
     let suites = suites(summary);
     let mut raw = Vec::new();
     ReportBuilder::new()
-        .add_testsuites(suites.iter().map(|suite| suite.suite.clone()))
+        .add_testsuites(suites.iter().map(|suite| suite.written.clone()))
         .build()
         .write_xml(&mut raw)
         .map_err(io::Error::other)?;
-    totals::add(&raw, &suites)
+    complete::complete(&raw, &suites, dialect)
 }
 
 /// A suite with what junit-report cannot say of it.
 struct Suite {
-    suite: TestSuite,
-    /// The line of each case.
-    lines: Vec<u32>,
+    written: TestSuite,
+    properties: Vec<(&'static str, String)>,
+    cases: Vec<Extra>,
+}
+
+/// What junit-report cannot say of a case.
+struct Extra {
+    line: u32,
+    reruns: Vec<Rerun>,
+}
+
+/// An attempt before the last one.
+struct Rerun {
+    element: &'static str,
+    kind: &'static str,
+    message: String,
+    trace: String,
 }
 
 /// One suite for each file, in the order in which files come up in the plan.
@@ -92,16 +112,74 @@ fn suites(summary: &Summary) -> Vec<Suite> {
             let mut suite = builder.build();
             suite.package = class_name(file);
             Suite {
-                suite,
-                lines: tasks.iter().map(|task| task.line).collect(),
+                written: suite,
+                properties: properties(summary, &tasks),
+                cases: tasks
+                    .iter()
+                    .map(|task| Extra {
+                        line: task.line,
+                        reruns: reruns(task, &summary.dir),
+                    })
+                    .collect(),
             }
         })
         .collect()
 }
 
-/// The longest body and the longest `system-out` of a case, when there are that many, in bytes.
-fn room(cases: usize) -> usize {
-    (BODIES / (2 * cases.max(1))).clamp(LEAST, BODY)
+/// What holds for all cases of a suite, for readers that show it or group by it.
+fn properties(summary: &Summary, tasks: &[&TaskSummary]) -> Vec<(&'static str, String)> {
+    let distinct = |value: fn(&TaskSummary) -> &str| {
+        let values: BTreeSet<&str> = tasks.iter().map(|task| value(task)).collect();
+        values.into_iter().take(5).collect::<Vec<_>>().join(", ")
+    };
+    let mut usage = Usage::default();
+    let mut cost = Some(Usd::ZERO);
+    for task in tasks {
+        usage += task.usage;
+        usage += task.earlier_usage;
+        let known =
+            (task.usage.total() == 0 || task.cost.is_some()) && !task.earlier_cost_is_partial;
+        let spent = task
+            .earlier_cost
+            .saturating_add(task.cost.unwrap_or_default());
+        cost = cost.filter(|_| known).map(|sum| sum.saturating_add(spent));
+    }
+    let list = vec![
+        ("agent_batch_version", summary.plan.program_version.clone()),
+        ("plan_sha256", summary.plan.plan_sha256.clone()),
+        ("run_dir", summary.dir.clone()),
+        ("model", distinct(|task| &task.model)),
+        ("mode", distinct(|task| &task.mode)),
+        ("tokens", usage.total().to_string()),
+        ("cost_usd", content::dollars(cost)),
+    ];
+    list.into_iter()
+        .map(|(name, value)| (name, xml::attribute(&value, ATTRIBUTE)))
+        .collect()
+}
+
+fn reruns(task: &TaskSummary, dir: &str) -> Vec<Rerun> {
+    let element = match task.verdict() {
+        Verdict::Passed => "flakyFailure",
+        Verdict::Failed | Verdict::Errored | Verdict::Skipped => "rerunFailure",
+    };
+    let rerun = |earlier: &EarlierAttempt| Rerun {
+        element,
+        kind: earlier.outcome.name(),
+        message: message(&earlier.message, earlier.outcome),
+        trace: content::earlier(earlier, dir),
+    };
+    task.earlier.iter().map(rerun).collect()
+}
+
+/// One line that a person understands, and never an empty one.
+fn message(said: &str, outcome: Outcome) -> String {
+    let message = xml::attribute(&text::one_line(said, MESSAGE), MESSAGE);
+    if message.is_empty() {
+        outcome.row().meaning.to_owned()
+    } else {
+        message
+    }
 }
 
 fn case(
@@ -115,12 +193,7 @@ fn case(
     let name = unique(&class, xml::attribute(&task.name, ATTRIBUTE), taken);
     let span = Duration::from_millis(task.duration_ms);
     let span = junit_report::Duration::try_from(span).unwrap_or(junit_report::Duration::MAX);
-    let message = xml::attribute(&text::one_line(&task.message, MESSAGE), MESSAGE);
-    let message = if message.is_empty() {
-        row.meaning.to_owned()
-    } else {
-        message
-    };
+    let message = message(&task.message, task.outcome);
     let mut builder = match row.verdict {
         Verdict::Passed => TestCaseBuilder::success(&name, span),
         Verdict::Failed => TestCaseBuilder::failure(&name, span, row.name, &message),
@@ -132,233 +205,9 @@ fn case(
     if !file.is_empty() {
         builder.set_filepath(&xml::attribute(&file, ATTRIBUTE * 4));
     }
-    builder.set_trace(&section(&body(task, dir), room));
+    builder.set_trace(&xml::cdata(&section(&body(task, dir), room)));
     if task.attempt > 0 {
-        builder.set_system_out(&section(&system_out(task, dir), room));
+        builder.set_system_out(&xml::cdata(&section(&system_out(task, dir), room)));
     }
     builder.build()
-}
-
-/// The account of a task that did not pass.
-fn body(task: &TaskSummary, dir: &str) -> String {
-    let mut lines = vec![format!("{}:{}", relative(&task.file), task.line)];
-    lines.extend(account::details(task, dir));
-    if !task.last_steps.is_empty() {
-        lines.push("last steps:".to_owned());
-    }
-    for step in &task.last_steps {
-        let said = text::one_line(&step.text, 300);
-        lines.push(format!("  step {}: {said}", step.step));
-        lines.extend(
-            step.calls
-                .iter()
-                .map(|call| format!("    {}", text::one_line(call, 300))),
-        );
-    }
-    unmarked(&lines.join("\n"))
-}
-
-/// Properties, attachments, earlier attempts, then the end of the reply.
-fn system_out(task: &TaskSummary, dir: &str) -> String {
-    let reasons: Vec<String> = task
-        .stop_reasons
-        .iter()
-        .map(|(reason, times)| format!("{reason} x{times}"))
-        .collect();
-    let properties = [
-        ("model", task.model.clone()),
-        ("mode", task.mode.clone()),
-        ("sandbox", sandbox::in_short(&task.sandbox)),
-        ("outcome", task.outcome.name().to_owned()),
-        ("attempt", task.attempt.to_string()),
-        ("steps", task.steps.to_string()),
-        ("turns", format!("{}/{}", task.turns_done, task.turns)),
-        ("tool_calls", task.tool_calls.to_string()),
-        ("denials", task.denials.total.to_string()),
-        ("tokens", task.usage.total().to_string()),
-        (
-            "cost_usd",
-            task.cost.map_or("unknown".to_owned(), |cost| {
-                format!("{:.6}", cost.dollars())
-            }),
-        ),
-        ("stop_reasons", reasons.join(", ")),
-    ];
-    let mut out = String::new();
-    for (key, value) in properties {
-        marker(&mut out, "PROPERTY", &format!("{key}={value}"));
-    }
-    if let Some(warning) = sandbox::warning(&task.sandbox) {
-        out.push_str(&unmarked(&warning));
-        out.push('\n');
-    }
-    let files = task.transcript.iter().chain(&task.output_files.items);
-    for file in files.take(20) {
-        marker(
-            &mut out,
-            "ATTACHMENT",
-            &account::in_dir(dir, &relative(file)),
-        );
-    }
-    for earlier in &task.earlier {
-        let message = text::one_line(&earlier.message, MESSAGE);
-        let line = format!(
-            "attempt {}: {}: {message}\n",
-            earlier.attempt,
-            earlier.outcome.name()
-        );
-        out.push_str(&unmarked(&line));
-    }
-    if !task.reply.trim().is_empty() {
-        out.push('\n');
-        out.push_str(&unmarked(&task.reply));
-    }
-    out
-}
-
-/// A line that readers take for a property or an attachment; its value cannot end it early.
-fn marker(out: &mut String, kind: &str, value: &str) {
-    let value = text::visible_line(&text::head(value, MESSAGE));
-    let value = unmarked(&value).replace("]]", "] ]");
-    out.extend(["[[", kind, "|", &value, "]]\n"]);
-}
-
-/// A foreign text in which nothing looks like a [`marker`].
-fn unmarked(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(place) = rest.find("[[") {
-        let (before, from) = rest.split_at(place);
-        let word: String = from
-            .chars()
-            .skip_while(|c| *c == '[')
-            .take(10)
-            .collect::<String>()
-            .to_ascii_lowercase();
-        out.push_str(before);
-        out.push_str(if word.starts_with("property") || word == "attachment" {
-            "[ "
-        } else {
-            "["
-        });
-        rest = &from[1..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// The inside of a CDATA section, at most `room` bytes as it is written.
-fn section(text: &str, room: usize) -> String {
-    // Some readers print `system-out` into the log of the job, so it must not command there either.
-    let shown = workflow::inert(&text::visible(&text::plain(text)));
-    // A split end mark takes five times its room, so a text that is made of them is clipped again.
-    let mut share = room;
-    loop {
-        let inside = xml::cdata(&xml::content(&shown, share));
-        if inside.len() <= room {
-            return inside;
-        }
-        share /= 2;
-    }
-}
-
-/// `tasks/fix.yaml` as `tasks.fix`: readers group by it.
-fn class_name(file: &str) -> String {
-    let path = relative(file);
-    let stem = path
-        .strip_suffix(".yaml")
-        .or_else(|| path.strip_suffix(".yml"))
-        .unwrap_or(&path);
-    let class = xml::attribute(&stem.replace('/', "."), ATTRIBUTE);
-    if class.is_empty() {
-        "agent-batch".to_owned()
-    } else {
-        class
-    }
-}
-
-/// A path without root, `.` and `..`, with `/`.
-pub(super) fn relative(path: &str) -> String {
-    let path = path.replace('\\', "/");
-    let names: Vec<&str> = Path::new(&path)
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => name.to_str(),
-            Component::Prefix(_)
-            | Component::RootDir
-            | Component::CurDir
-            | Component::ParentDir => None,
-        })
-        .collect();
-    names.join("/")
-}
-
-/// A name that no other case of the class has: readers drop the second of two.
-fn unique(class: &str, name: String, taken: &mut HashSet<(String, String)>) -> String {
-    let name = if name.is_empty() {
-        "unnamed".to_owned()
-    } else {
-        name
-    };
-    let mut candidate = name.clone();
-    let mut number = 1_u64;
-    while !taken.insert((class.to_owned(), candidate.clone())) {
-        number += 1;
-        candidate = format!("{name} ({number})");
-    }
-    candidate
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_relative_and_classes_are_dotted() {
-        assert_eq!(relative("./tasks/../a\\b.yaml"), "tasks/a/b.yaml");
-        assert_eq!(relative("/etc/passwd"), "etc/passwd");
-        assert_eq!(class_name("tasks/fix.v1.yaml"), "tasks.fix.v1");
-        assert_eq!(class_name(""), "agent-batch");
-    }
-
-    #[test]
-    fn a_text_cannot_attach_a_file_or_set_a_property() {
-        assert_eq!(
-            unmarked("[[ATTACHMENT|/etc/passwd]]"),
-            "[ [ATTACHMENT|/etc/passwd]]"
-        );
-        assert_eq!(unmarked("[[[Property|a=b]]"), "[ [ [Property|a=b]]");
-        assert_eq!(unmarked("if [[ -f x ]] [["), "if [[ -f x ]] [[");
-    }
-
-    #[test]
-    fn a_value_cannot_end_its_marker() {
-        let mut out = String::new();
-        marker(&mut out, "PROPERTY", "model=a]]\n[[ATTACHMENT|x");
-        assert_eq!(out, "[[PROPERTY|model=a] ]\\n[ [ATTACHMENT|x]]\n");
-    }
-
-    #[test]
-    fn a_report_of_many_tasks_stays_under_the_limits_of_its_readers() {
-        assert_eq!([0, 1, 256].map(room), [BODY; 3]);
-        for cases in [300, 1000, 10_000] {
-            assert!(2 * cases * room(cases) <= BODIES, "{cases}");
-        }
-        assert_eq!(room(1_000_000), LEAST);
-        for text in ["]]>", "x\n", "::a\n", "\u{202e}"] {
-            let inside = section(&text.repeat(10_000), 5000);
-            assert!(
-                (500..=5000).contains(&inside.len()),
-                "{text:?}: {}",
-                inside.len()
-            );
-        }
-    }
-
-    #[test]
-    fn two_cases_never_have_one_name() {
-        let mut taken = HashSet::new();
-        let names = ["a", "a", "a (2)", ""].map(|name| unique("c", name.into(), &mut taken));
-        assert_eq!(names, ["a", "a (2)", "a (2) (2)", "unnamed"]);
-    }
 }

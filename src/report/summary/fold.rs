@@ -7,8 +7,8 @@ use super::record::{
 };
 use super::task::TaskSummary;
 use crate::event::{
-    AssistantReplied, Change, CheckFinished, Event, HookFinished, HookResult, Kind, RuleRecord,
-    TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, Change, CheckFinished, Concern, Event, HookFinished, HookResult, Kind,
+    Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
 };
 use crate::outcome::Outcome;
 use crate::report::plan::PlannedTask;
@@ -52,6 +52,7 @@ impl TaskSummary {
             tags: std::mem::take(&mut self.tags),
             isolation: std::mem::take(&mut self.isolation),
             on_denied: self.on_denied,
+            quarantine: self.quarantine.take(),
             ..PlannedTask::default()
         });
         next.earlier = std::mem::take(&mut self.earlier);
@@ -119,12 +120,30 @@ impl TaskSummary {
             Kind::ToolDecided(decided) => self.decided(decided),
             Kind::ToolFinished(finished) => self.tool(finished),
             Kind::ResultsAppended { step, .. } => self.now(format!("going on after step {step}")),
-            Kind::WorkspaceCompared { changes } => {
-                for change in changes {
+            Kind::WorkspaceCompared(compared) => {
+                for change in &compared.changes {
                     self.changes.push(Change {
                         path: record::name(&change.path),
                         kind: change.kind,
                     });
+                }
+                for concern in &compared.concerns {
+                    self.concerns.push(Concern {
+                        path: record::name(&concern.path),
+                        kind: concern.kind,
+                        detail: record::name(&concern.detail),
+                    });
+                }
+                if let Some(patch) = &compared.patch {
+                    self.patch_bytes = patch.bytes;
+                    self.patch = (!patch.file.is_empty() && self.transcript.is_some())
+                        .then(|| run_dir::patch(&self.name, self.attempt));
+                    for omitted in &patch.omitted {
+                        self.patch_omitted.push(Omitted {
+                            path: record::name(&omitted.path),
+                            reason: record::sentence(&omitted.reason),
+                        });
+                    }
                 }
             }
             Kind::CheckFinished(check) => self.check(check),
@@ -254,6 +273,7 @@ impl TaskSummary {
             }),
             suggestion: decided.suggestion.as_deref().map(record::sentence),
             would_ask: decided.would_ask,
+            expected: false,
         });
     }
 
@@ -282,9 +302,21 @@ impl TaskSummary {
             check: record::name(&check.check),
             title: record::sentence(&check.title),
             result: check.result,
-            message: record::tail(&check.message),
+            message: record::sentence(&check.message),
+            details: record::tail(&check.details),
+            spent: check.spent,
             duration_ms: check.duration_ms,
         });
+        if let Some(spent) = check.spent {
+            self.usage += spent.usage;
+            self.cost = self
+                .cost
+                .zip(spent.cost)
+                .map(|(cost, more)| cost.saturating_add(more));
+        }
+        for denial in &mut self.denials.items {
+            denial.expected |= check.expected_denials.contains(&denial.tool_use_id);
+        }
         self.now(format!(
             "running checks, after check {}",
             check.index.saturating_add(1)

@@ -4,6 +4,7 @@
 //! made again says the same. Memory does not grow with content: counts are exact, texts are clipped, lists
 //! are bounded ([`record`]).
 
+mod compared;
 pub mod record;
 mod repeats;
 mod task;
@@ -18,6 +19,7 @@ use crate::outcome::{Exit, OnDenied, Outcome, Verdict};
 use crate::report::plan::{PlannedTask, RunPlan};
 use crate::usage::{Usage, Usd};
 
+pub use compared::{Baseline, Before, Class, Compared, Gate, Measure, Shift};
 pub use record::{
     CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
 };
@@ -38,6 +40,8 @@ pub struct Summary {
     pub signal: Option<u8>,
     /// What was wrong with the run directory when it was read back, one sentence each. A run with damages never passes.
     pub damages: Vec<String>,
+    /// What the run was compared with, if it was; each task then says what the comparison came to.
+    pub baseline: Option<Baseline>,
     places: HashMap<String, usize>,
 }
 
@@ -82,6 +86,7 @@ impl Summary {
             finished_at: None,
             signal: None,
             damages: Vec::new(),
+            baseline: None,
             places,
         }
     }
@@ -120,7 +125,7 @@ impl Summary {
         if self.tasks.is_empty() {
             return Exit::Usage;
         }
-        let exit = Exit::of(self.tasks.iter().map(|task| task.outcome));
+        let exit = compared::exit(self);
         if exit == Exit::Passed && !self.damages.is_empty() {
             return Exit::Infrastructure;
         }

@@ -2,9 +2,10 @@
 //!
 //! All texts in here are still hostile; they are only short. Each report escapes them for its place.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::event::{CheckResult, SandboxRecord};
+use crate::event::{CheckResult, SandboxRecord, Spent};
 use crate::outcome::Outcome;
 use crate::text;
 use crate::usage::Usd;
@@ -19,7 +20,7 @@ pub const NAME: usize = 200;
 pub const TAIL: usize = 4096;
 
 /// A list that keeps its first entries and counts all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Kept<T> {
     /// The first entries, at most [`Kept::ROOM`].
     pub items: Vec<T>,
@@ -62,7 +63,7 @@ impl<T> Kept<T> {
 }
 
 /// A call that was not allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Denial {
     /// The step that asked.
     pub step: u32,
@@ -82,10 +83,12 @@ pub struct Denial {
     pub suggestion: Option<String>,
     /// Whether an interactive tool would have asked a person.
     pub would_ask: bool,
+    /// Whether a check expected it, so that it does not count against the task.
+    pub expected: bool,
 }
 
 /// A hook that blocked or failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HookRecord {
     /// The hook event.
     pub event: String,
@@ -98,7 +101,7 @@ pub struct HookRecord {
 }
 
 /// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckRecord {
     /// Its place in the task file, from 0.
     pub index: u32,
@@ -108,14 +111,19 @@ pub struct CheckRecord {
     pub title: String,
     /// What it found.
     pub result: CheckResult,
-    /// The end of what it said.
+    /// Why, in one line; empty for what passed without a remark.
     pub message: String,
+    /// The end of what stands behind it: lines of output, paths, the answers inside a group.
+    pub details: String,
+    /// What the check itself used of a model; it is part of the task's sums.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     /// In milliseconds.
     pub duration_ms: u64,
 }
 
 /// Something that a reader should know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Warning {
     /// A stable word.
     pub code: String,
@@ -124,7 +132,7 @@ pub struct Warning {
 }
 
 /// One of the last steps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepRecord {
     /// Its number, from 1.
     pub step: u32,
@@ -135,7 +143,7 @@ pub struct StepRecord {
 }
 
 /// A call that came more than once with the same input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RepeatedCall {
     /// The tool.
     pub tool: String,
@@ -146,7 +154,7 @@ pub struct RepeatedCall {
 }
 
 /// An attempt before the last one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EarlierAttempt {
     /// Its number, from 1.
     pub attempt: u32,

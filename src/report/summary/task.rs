@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use time::OffsetDateTime;
 
+use super::compared::Compared;
 use super::record::{
     CheckRecord, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
 };
 use super::repeats::Repeats;
-use crate::event::{Change, CheckResult, RuleRecord, SandboxRecord};
+use crate::event::{Change, CheckResult, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Outcome, Stop, Verdict};
-use crate::report::plan::PlannedTask;
+use crate::report::plan::{PlannedTask, Quarantine};
 use crate::usage::{Usage, Usd};
 
 /// What a task came to. Counts are those of the last attempt, unless they say `earlier`.
@@ -34,6 +35,10 @@ pub struct TaskSummary {
     pub sandbox: SandboxRecord,
     /// What a denial means.
     pub on_denied: OnDenied,
+    /// Why a failure does not count for now, if it does not.
+    pub quarantine: Option<Quarantine>,
+    /// What the comparison with a baseline came to, if there was one.
+    pub compared: Option<Compared>,
     /// The last attempt, from 1; 0 while there is none.
     pub attempt: u32,
     /// How it ended: `not_run` without an event, `unfinished` without a `task_finished`.
@@ -82,6 +87,14 @@ pub struct TaskSummary {
     pub checks: Kept<CheckRecord>,
     /// What changed in the workspace.
     pub changes: Kept<Change>,
+    /// What of that a person should look at before the patch is used.
+    pub concerns: Kept<Concern>,
+    /// The patch, relative to the run directory; `None` when there is none.
+    pub patch: Option<String>,
+    /// Its size.
+    pub patch_bytes: u64,
+    /// The changes that are not in the patch.
+    pub patch_omitted: Kept<Omitted>,
     /// What a reader should know.
     pub warnings: Kept<Warning>,
     /// Calls that came again and again.
@@ -131,6 +144,8 @@ impl TaskSummary {
             isolation: planned.isolation.clone(),
             sandbox: SandboxRecord::default(),
             on_denied: planned.on_denied,
+            quarantine: planned.quarantine.clone(),
+            compared: None,
             attempt: 0,
             outcome: Outcome::NotRun,
             stop: None,
@@ -155,6 +170,10 @@ impl TaskSummary {
             duration_ms: 0,
             checks: Kept::default(),
             changes: Kept::default(),
+            concerns: Kept::default(),
+            patch: None,
+            patch_bytes: 0,
+            patch_omitted: Kept::default(),
             warnings: Kept::default(),
             repeated: Vec::new(),
             unused_allow: Vec::new(),
@@ -179,6 +198,12 @@ impl TaskSummary {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.outcome.verdict()
+    }
+
+    /// Whether the task failed and its quarantine excuses that.
+    #[must_use]
+    pub fn is_excused(&self) -> bool {
+        self.quarantine.is_some() && self.verdict() == Verdict::Failed
     }
 
     /// The checks that did not pass, among those that were kept.

@@ -15,34 +15,49 @@ const RESERVED: [&str; 6] = [
     "agent-batch-results",
 ];
 
+/// The name of a task: what its file says, or is called, and behind it what its matrix adds.
+pub(in super::super) fn full_name(name: Option<&str>, file: &str, suffix: &str) -> String {
+    let name = name.map_or_else(|| name_of_stem(file), str::to_owned);
+    name + suffix
+}
+
 pub(super) fn name(cx: &Context<'_>, findings: &mut Findings) -> String {
-    let Some(name) = &cx.spec.name else {
-        let name = name_of_stem(&cx.layer.document.file);
-        if RESERVED.contains(&name.as_str()) {
-            let message = format!(
-                "the file's name makes the name {}, which is reserved",
-                quoted(&name)
-            );
-            findings.error(&cx.whole(), message, Some("give the task a `name`"));
-        }
-        return name;
+    let suffix = &cx.combination.suffix;
+    let file = &cx.layer.document.file;
+    let full = full_name(cx.spec.name.as_deref(), file, suffix);
+    let origin = match &cx.spec.name {
+        Some(_) => cx.layer.origin(&["name"]),
+        None => cx.whole(),
     };
-    let origin = cx.layer.origin(&["name"]);
-    let fitting = name_of_stem(name);
-    if !is_name(name) {
+    if let Some(name) = &cx.spec.name
+        && !is_name(name)
+    {
         let message = format!("the name {} does not fit", quoted(name));
+        let fitting = name_of_stem(name);
         let hint = format!(
             "names are up to {LONGEST_NAME} letters `a-z`, digits, `.`, `_` and `-`, and begin with a letter or digit; `{fitting}` would do"
         );
         findings.error(&origin, message, Some(&hint));
-    } else if RESERVED.contains(&name.as_str()) {
+    } else if full.len() > LONGEST_NAME {
         let message = format!(
-            "the name {} is that of a file in the run directory",
-            quoted(name)
+            "with the values of the matrix, the name {} is longer than {LONGEST_NAME} characters",
+            quoted(&full)
         );
-        findings.error(&origin, message, None);
+        findings.error(&origin, message, Some("give the task a shorter `name`"));
+    } else if RESERVED.contains(&full.as_str()) {
+        let (message, hint) = if cx.spec.name.is_some() {
+            ("is that of a file in the run directory", None)
+        } else {
+            let hint = "it comes from the file's name: give the task a `name`";
+            ("is reserved", Some(hint))
+        };
+        findings.error(
+            &origin,
+            format!("the name {} {message}", quoted(&full)),
+            hint,
+        );
     }
-    name.clone()
+    full
 }
 
 fn is_name(name: &str) -> bool {

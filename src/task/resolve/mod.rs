@@ -20,11 +20,12 @@ use std::path::{Path as FilePath, PathBuf};
 
 use super::diagnostic::{Diagnostic, Place, Related, Severity};
 use super::document::Document;
+use super::matrix::Combination;
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path};
 use super::{LoadOptions, Task};
 
-pub(super) use identity::name_of_stem;
+pub(super) use identity::full_name;
 
 /// A part of a file whose values have one rank.
 #[derive(Debug, Clone)]
@@ -257,6 +258,10 @@ pub(super) struct Context<'a> {
     pub(super) options: &'a LoadOptions,
     /// The task file, absolute and physical.
     pub(super) path: PathBuf,
+    /// The values of the task's matrix.
+    pub(super) combination: &'a Combination,
+    /// See the field of the same name of a task.
+    pub(super) definition_sha256: &'a str,
 }
 
 impl<'a> Context<'a> {
@@ -335,5 +340,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         trials: repetition.trials,
         retries: repetition.retries,
         group: repetition.group,
+        matrix: cx.combination.values.clone(),
+        definition_sha256: cx.definition_sha256.to_owned(),
     })
 }

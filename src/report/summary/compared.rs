@@ -1,0 +1,240 @@
+//! What the comparison with a baseline says of a run and of its tasks, and what that means for the exit code.
+//!
+//! `report::baseline` reads a baseline and makes these; reports show them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::record::Kept;
+use super::{Summary, TaskSummary};
+use crate::outcome::{Exit, Outcome, Verdict};
+use crate::usage::Usd;
+
+/// What a run was compared with.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Baseline {
+    /// The file or directory, as it was named.
+    pub source: String,
+    /// When the run began that it is of.
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<OffsetDateTime>,
+    /// What fails the run, in place of any failure. Empty: any failure does, and the comparison is only shown.
+    pub gate: Vec<Gate>,
+    /// Tasks of the baseline that this run did not plan.
+    pub removed: Kept<String>,
+}
+
+/// What fails a run that is compared with a baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// A task that passed in the baseline fails now.
+    Broken,
+    /// A task costs notably more than in the baseline.
+    Cost,
+    /// A task takes notably more steps than in the baseline.
+    Steps,
+}
+
+/// A task in the light of the baseline.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// It passed, and passes.
+    Passing,
+    /// It failed, and passes.
+    Fixed,
+    /// It passed, and fails: a regression.
+    Broken,
+    /// It failed, and fails.
+    StillFailing,
+    /// The baseline has no verdict of it.
+    New,
+    /// This run has no verdict of it: an infrastructure error, or it was not run.
+    NotEvaluated,
+}
+
+impl Class {
+    /// The word in every report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passing => "passing",
+            Self::Fixed => "fixed",
+            Self::Broken => "broken",
+            Self::StillFailing => "still failing",
+            Self::New => "new",
+            Self::NotEvaluated => "not evaluated",
+        }
+    }
+
+    /// The class of a task by its verdict in the baseline, if there is one, and now.
+    #[must_use]
+    pub fn of(before: Option<Verdict>, now: Verdict) -> Self {
+        use Verdict::{Errored, Failed, Passed, Skipped};
+        match (before, now) {
+            (_, Errored | Skipped) => Self::NotEvaluated,
+            (Some(Passed), Passed) => Self::Passing,
+            (Some(Failed), Passed) => Self::Fixed,
+            (Some(Passed), Failed) => Self::Broken,
+            (Some(Failed), Failed) => Self::StillFailing,
+            (None | Some(Errored | Skipped), Passed | Failed) => Self::New,
+        }
+    }
+}
+
+/// What the comparison says of one task.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Compared {
+    /// The class.
+    pub class: Class,
+    /// How it was in the baseline, if it was there.
+    pub before: Option<Before>,
+    /// What changed notably. Only of tasks that passed both times: a failure stops early or runs on, and says nothing.
+    pub shifts: Vec<Shift>,
+}
+
+/// A task of the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Before {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether it passed only after another try had not.
+    #[serde(default)]
+    pub flaky: bool,
+    /// Model calls.
+    pub steps: u32,
+    /// Money, where the price is known.
+    #[serde(rename = "cost_usd")]
+    pub cost: Option<Usd>,
+}
+
+/// A notable change of a measure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Shift {
+    /// What is measured.
+    pub measure: Measure,
+    /// In the baseline: dollars or steps.
+    pub before: f64,
+    /// Now, in the same unit.
+    pub now: f64,
+}
+
+impl Shift {
+    /// Whether there is more of it now.
+    #[must_use]
+    pub fn is_rise(&self) -> bool {
+        self.now > self.before
+    }
+}
+
+/// What is compared beside verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Dollars.
+    Cost,
+    /// Model calls.
+    Steps,
+}
+
+/// One line for a person: `cost $0.0100 -> $0.0300 (+200 %)`.
+impl std::fmt::Display for Shift {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.measure {
+            Measure::Cost => write!(f, "cost ${:.4} -> ${:.4}", self.before, self.now)?,
+            Measure::Steps => write!(f, "steps {:.0} -> {:.0}", self.before, self.now)?,
+        }
+        if self.before > 0.0 {
+            let percent = (self.now / self.before - 1.0) * 100.0;
+            write!(f, " ({percent:+.0} %)")?;
+        }
+        Ok(())
+    }
+}
+
+impl Baseline {
+    /// Whether the task fails the run by this baseline's gate.
+    #[must_use]
+    pub fn gates(&self, task: &TaskSummary) -> bool {
+        let Some(compared) = &task.compared else {
+            return false;
+        };
+        let rises = |measure| {
+            let mut shifts = compared.shifts.iter();
+            shifts.any(|shift| shift.measure == measure && shift.is_rise())
+        };
+        self.gate.iter().any(|gate| match gate {
+            Gate::Broken => compared.class == Class::Broken,
+            Gate::Cost => rises(Measure::Cost),
+            Gate::Steps => rises(Measure::Steps),
+        })
+    }
+}
+
+/// The exit code of the tasks: what gates fails, what could not be measured is infrastructure, what is in quarantine
+/// fails nothing.
+pub(super) fn exit(summary: &Summary) -> Exit {
+    let mut exit = Exit::Passed;
+    for task in &summary.tasks {
+        let fails = match &summary.baseline {
+            Some(baseline) if !baseline.gate.is_empty() => baseline.gates(task),
+            _ => task.verdict() == Verdict::Failed,
+        };
+        if fails && task.quarantine.is_none() {
+            return Exit::Failed;
+        }
+        if matches!(task.verdict(), Verdict::Errored | Verdict::Skipped) {
+            exit = Exit::Infrastructure;
+        }
+    }
+    exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_task_that_passed_can_be_broken() {
+        use Verdict::{Errored, Failed, Passed, Skipped};
+        let verdicts = [
+            None,
+            Some(Passed),
+            Some(Failed),
+            Some(Errored),
+            Some(Skipped),
+        ];
+        for before in verdicts {
+            for now in [Passed, Failed, Errored, Skipped] {
+                let class = Class::of(before, now);
+                let is_broken = before == Some(Passed) && now == Failed;
+                assert_eq!(class == Class::Broken, is_broken, "{before:?} {now:?}");
+                let is_measured = matches!(now, Passed | Failed);
+                assert_eq!(class == Class::NotEvaluated, !is_measured);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shift_is_told_with_its_unit_and_share() {
+        let shift = |measure, before, now| {
+            Shift {
+                measure,
+                before,
+                now,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            shift(Measure::Cost, 0.01, 0.03),
+            "cost $0.0100 -> $0.0300 (+200 %)"
+        );
+        assert_eq!(shift(Measure::Steps, 10.0, 5.0), "steps 10 -> 5 (-50 %)");
+        assert_eq!(shift(Measure::Cost, 0.0, 0.03), "cost $0.0000 -> $0.0300");
+    }
+}

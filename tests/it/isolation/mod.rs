@@ -1,0 +1,3 @@
+//! Workspaces: patches that apply, tasks side by side, and nothing left behind.
+
+mod patch;
