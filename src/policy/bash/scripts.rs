@@ -3,7 +3,8 @@
 //! sed is parsed, and only a subset that can neither write, read other files nor run anything is accepted. The others
 //! are searched for what reaches outside; a harmless program may be refused, a harmful one may not pass.
 
-use super::options::{Inspection, Line, written};
+use super::operands::written;
+use super::options::{Inspection, Line};
 use super::words::Word;
 
 /// Reads a whole sed command line.
