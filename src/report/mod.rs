@@ -41,7 +41,7 @@ pub mod show;
 use crate::outcome::Verdict;
 
 pub use files::{Forms, write_all};
-pub use plan::{PlannedTask, Quarantine, RunPlan};
+pub use plan::{Merge, PlannedTask, Quarantine, RunPlan, Shard};
 pub use summary::{Summary, TaskSummary};
 
 /// The word for a verdict in every report.

@@ -112,7 +112,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
-    for planned in &plan.tasks {
+    for planned in plan.own() {
         for number in attempts(&directory.join(file_name(&planned.name)))? {
             let relative = transcript(&planned.name, number);
             replay(
