@@ -234,7 +234,7 @@ mod tests {
             "file(tasks/**/{a,b}.yaml)"
         );
         assert_eq!(tree("name(a(b)c)&all()"), "(name(a(b)c)&all)");
-        assert_eq!(tree("name('a)')&all()"), "(name('a)'&all)");
+        assert_eq!(tree("name('a)')&all()"), "(name('a)')&all)");
     }
 
     #[test]
