@@ -12,6 +12,7 @@
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
 //! | [`json`] | programs |
+//! | [`html`] | a person who wants to see what happened |
 //! | [`page`] | a person who opens the build: Markdown for a step summary or a comment |
 //! | [`github`] | GitHub Actions: annotations and outputs |
 //! | [`gitlab`] | GitLab: a code quality report beside the merge request |
@@ -30,6 +31,7 @@ pub mod console;
 pub mod files;
 pub mod github;
 pub mod gitlab;
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod page;

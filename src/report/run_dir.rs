@@ -6,7 +6,7 @@
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
 //! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
-//!       comment.md, gl-code-quality-report.json
+//!       report.html, comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
@@ -143,7 +143,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
 
 /// Refuses what is no regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
 /// could lead out of it or never return.
-fn regular(path: &Path) -> io::Result<()> {
+pub(super) fn regular(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_file() {
         Ok(())
     } else {
