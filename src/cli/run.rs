@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::{Batch, Job, Pinned, Scratch};
 use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
-use crate::cli::{fail, github, load, redactor, say};
+use crate::cli::{fail, github, load, redactor, say, trigger};
 use crate::clock::Clock;
 use crate::event::{Event, SharedSink, Sink};
 use crate::outcome::Exit;
@@ -18,7 +18,8 @@ use crate::proc::Launcher;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_dir};
-use crate::task::PROJECT_FILE;
+use crate::sandbox;
+use crate::task::{PROJECT_FILE, Task};
 use crate::text;
 
 /// Runs tasks.
@@ -27,6 +28,12 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    if let Some(why) = trigger::refusal(settings, args.allow_untrusted_trigger, &loaded.tasks) {
+        return fail(Exit::Usage, &why);
+    }
+    if let Some(warning) = superuser(&loaded.tasks, settings) {
+        say(&warning);
+    }
     let jobs = match load::jobs(loaded.tasks, args, settings) {
         Ok(jobs) => jobs,
         Err(exit) => return exit,
@@ -90,6 +97,37 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         settings.github(args.github),
         settings,
     )
+}
+
+/// Says so where tasks without a sandbox could do everything on this machine. In a sandbox no program gains rights, `sudo`
+/// included; `sandbox: off` is the operator's word, and what it means here is said before the first call.
+fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let open = tasks
+        .iter()
+        .filter(|task| task.sandbox == sandbox::Mode::Off)
+        .count();
+    if open == 0 {
+        return None;
+    }
+    let search = settings.variable("PATH").unwrap_or_default();
+    let sudo = std::env::split_paths(search).map(|directory| directory.join("sudo"));
+    let is_setuid = |path: PathBuf| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o4000 != 0)
+    };
+    let how = if rustix::process::geteuid().is_root() {
+        "run as root"
+    } else if sudo.into_iter().any(is_setuid) {
+        "can become root where `sudo` asks for no password"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "warning: the sandbox is off for {}, whose processes {how}: nothing on this machine is closed to them, the model's key \
+         included",
+        text::plural(open as u64, "task")
+    ))
 }
 
 /// Writes every report of a run, shows the account, and gives the exit code.
@@ -195,7 +233,7 @@ fn batch(
         .unwrap_or_else(|| PROJECT_FILE.into());
     let mut never_write = task_files;
     never_write.push(settings.base.join(project));
-    let pinned = Pinned::new(never_write.clone());
+    let pinned = Pinned::new(never_write.clone()).with_program(&settings.program);
     never_write.push(out.clone());
     Ok(Batch {
         jobs,
@@ -211,7 +249,7 @@ fn batch(
         watchers,
         never_write,
         pinned,
-        closed: settings.runner_files(),
+        closed: settings.closed_files(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
     })
