@@ -12,6 +12,7 @@ mod open;
 mod patch;
 mod repository;
 mod resolve;
+mod stage;
 mod walk;
 
 use std::io;
@@ -29,6 +30,7 @@ pub use self::base::{Base, Original};
 pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
+pub use self::stage::Staged;
 
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";
