@@ -13,11 +13,13 @@
 
 mod action;
 mod architecture;
+mod baseline;
 mod bash_fuzz;
 mod checks;
 mod corpus;
 mod endings;
 mod examples;
+mod export;
 mod explain;
 mod hooks;
 mod hostile;
@@ -27,9 +29,11 @@ mod library;
 mod live;
 mod model;
 mod pages;
+mod plan;
 mod proc;
 mod race;
 mod readers;
+mod replay;
 mod report;
 mod run;
 mod sandbox;
