@@ -116,7 +116,7 @@ fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     let open = tasks
         .iter()
-        .filter(|task| task.sandbox == sandbox::Mode::Off)
+        .filter(|task| task.sandbox == sandbox::Mode::Off && trigger::starts_processes(task))
         .count();
     if open == 0 {
         return None;

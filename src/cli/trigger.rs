@@ -97,22 +97,23 @@ fn distrust(event: &str, payload: Option<&Value>) -> Option<String> {
 
 /// What of a task reaches beyond files.
 fn reach(task: &Task) -> Option<&'static str> {
-    const FILES: [&str; 5] = ["Read", "Glob", "Grep", "Edit", "Write"];
-    if task
-        .tools
-        .iter()
-        .any(|tool| !FILES.contains(&tool.as_str()))
-    {
-        Some("a tool beside those for files")
-    } else if !task.hooks.is_empty() {
-        Some("hooks")
-    } else if task.checks.iter().any(|check| check.kind() == "command") {
-        Some("a `command` check")
+    if starts_processes(task) {
+        Some("a tool, a hook or a check that can start one")
     } else if task.network != Network::Deny {
         Some("the network")
     } else {
         None
     }
+}
+
+/// Whether anything in a task can start a process. A tool that is not known here counts as one that does.
+pub(super) fn starts_processes(task: &Task) -> bool {
+    const FILES: [&str; 5] = ["Read", "Glob", "Grep", "Edit", "Write"];
+    task.tools
+        .iter()
+        .any(|tool| !FILES.contains(&tool.as_str()))
+        || !task.hooks.is_empty()
+        || task.checks.iter().any(|check| check.starts_processes())
 }
 
 #[cfg(test)]

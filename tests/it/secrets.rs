@@ -297,6 +297,10 @@ fn an_event_that_anybody_causes_starts_no_task_without_the_flag_and_then_no_proc
             "shell",
             "tools: [Bash]\npermissions: { allow: [\"Bash(true)\"] }\n",
         )
+        .named_task(
+            "grouped",
+            "checks: [{ any: [{ command: { run: \"true\" } }] }]\n",
+        )
         .file("event.json", event.to_string())
         .env("GITHUB_ACTIONS", "true")
         .env("GITHUB_EVENT_NAME", "issue_comment")
@@ -315,6 +319,12 @@ fn an_event_that_anybody_causes_starts_no_task_without_the_flag_and_then_no_proc
         "{}",
         run.stderr()
     );
+    let run = sandbox.call(&["tasks/grouped.yaml", flag]).exit(2);
+    assert!(
+        run.stderr().contains("tasks/grouped.yaml"),
+        "{}",
+        run.stderr()
+    );
     let owner = event.to_string().replace("NONE", "OWNER");
     sandbox
         .file("event.json", owner)
@@ -327,7 +337,7 @@ fn a_task_without_a_sandbox_says_that_it_could_do_everything() {
     let sandbox = Sandbox::new()
         .script("- text: done\n")
         .program("bin/sudo", "")
-        .task("sandbox: off\n");
+        .task("sandbox: off\ntools: [Bash]\npermissions: { allow: [\"Bash(true)\"] }\n");
     let made = sandbox.shell("chmod 4755 bin/sudo");
     assert!(made.output.status.success());
     let path = format!("bin:{}", std::env::var("PATH").unwrap());
