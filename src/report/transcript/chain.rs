@@ -53,13 +53,11 @@ impl Check {
     /// Looks at a line that is an event, without its line feed; the error says what is wrong with it.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), &'static str> {
         let Some((content, hash)) = split(line.trim_ascii_end()) else {
-            return match self.chained {
-                Some(true) => Err("it has no `chain`, and the lines before it have one"),
-                Some(false) | None => {
-                    self.chained = Some(false);
-                    Ok(())
-                }
-            };
+            if self.chained == Some(true) {
+                return Err("it has no `chain`, and the lines before it have one");
+            }
+            self.chained = Some(false);
+            return Ok(());
         };
         if self.chained == Some(false) {
             return Err("it has a `chain`, and the lines before it have none");
