@@ -206,11 +206,7 @@ fn run_jobs(
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     let errors = String::from_utf8_lossy(&output.stderr);
-    (
-        output.status.success(),
-        lines,
-        format!("{text}\n{errors}"),
-    )
+    (output.status.success(), lines, format!("{text}\n{errors}"))
 }
 
 fn job(act: &Path, sandbox: &Sandbox, name: &str) -> (bool, Vec<Value>) {
