@@ -253,7 +253,7 @@ fn inputs_of_the_action_choose_tasks_and_go_on_with_runs() {
     let Some(act) = act() else { return };
     let (passed, lines) = job(&act, &repository(), "chosen");
     assert!(passed);
-    let all: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let all = format!("{lines:?}");
     for said in ["there is no history yet", "0 of 1 task left to run"] {
         assert!(all.contains(said), "{said}\n{all}");
     }
