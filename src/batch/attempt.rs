@@ -25,7 +25,7 @@ use crate::report::{run_dir, transcript};
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, builtin};
-use crate::workspace::{Git, Workspace};
+use crate::workspace::{Git, Isolation, Workspace};
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -108,11 +108,12 @@ impl<'a> Attempt<'a> {
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
         let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
-        let prepared = block_in_place(|| self.prepare());
+        let prepared = self.prepare(interrupt.token()).await;
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let held = self.hold(root, &environment).await;
+        let borrowed = prepared.as_ref().map_or(&[][..], Workspace::borrowed);
+        let held = self.hold(root, borrowed, &environment).await;
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(self.started(
@@ -138,6 +139,12 @@ impl<'a> Attempt<'a> {
             })?;
         }
         let (hooks, workspace) = (hooks?, prepared?);
+        for note in workspace.notes() {
+            emitter.emit(Kind::Warned {
+                code: "workspace".into(),
+                message: note.clone(),
+            })?;
+        }
         let agent = Agent {
             model: Arc::clone(&self.job.model),
             registry,
@@ -202,6 +209,7 @@ impl<'a> Attempt<'a> {
             changes: changes.clone(),
             concerns: comparison.concerns().to_vec(),
             patch: None,
+            commit: workspace.commit().unwrap_or_default().to_owned(),
         };
         let mut problem = None;
         if !changes.is_empty() {
@@ -230,14 +238,13 @@ impl<'a> Attempt<'a> {
 
     /// The git of the search path that we were started with.
     fn git(&self) -> io::Result<Git> {
-        let search = self
-            .batch
-            .environment
-            .get("PATH")
-            .map_or("", String::as_str);
+        let search = self.batch.environment.get("PATH");
         let avoid = [&*self.task.workspace, self.batch.scratch.root()];
-        Git::find(search, &avoid, self.batch.launcher.clone())
-            .ok_or_else(|| io::Error::other("there is no `git` in PATH; install it"))
+        Git::find(
+            search.map_or("", String::as_str),
+            &avoid,
+            self.batch.launcher.clone(),
+        )
     }
 
     /// Runs the checks in order, all of them, so that one look shows everything that is wrong.
@@ -444,7 +451,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the attempt's own directories and its workspace.
-    fn prepare(&self) -> io::Result<Workspace> {
+    async fn prepare(&self, cancel: &CancellationToken) -> io::Result<Workspace> {
         for dir in [
             self.output_dir(),
             self.scratch.join("home"),
@@ -456,12 +463,12 @@ impl<'a> Attempt<'a> {
             self.batch.out.clone(),
             self.batch.scratch.root().to_path_buf(),
         ];
-        Workspace::prepare_without(
-            &self.task.workspace,
-            self.task.isolation,
-            &self.scratch,
-            &excluded,
-        )
+        let setup = self.task.setup(&self.scratch, &excluded);
+        let checkout = match self.task.isolation {
+            Isolation::Worktree => setup.check_out(&self.git()?.until(cancel)).await?,
+            Isolation::None | Isolation::Copy => None,
+        };
+        block_in_place(|| Workspace::new(&setup, checkout))
     }
 
     pub(super) fn output_dir(&self) -> PathBuf {

@@ -22,8 +22,13 @@ pub(super) struct Held {
 }
 
 impl Attempt<'_> {
-    /// Finds out what can be enforced and holds the attempt's processes to its workspace.
-    pub(super) async fn hold(&self, root: &Path, environment: &BTreeMap<String, String>) -> Held {
+    /// Finds out what can be enforced and holds the attempt's processes to its workspace; they read what it has borrowed.
+    pub(super) async fn hold(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Held {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
@@ -59,9 +64,10 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        held.launcher = held
-            .launcher
-            .confined(enforced.layers.clone(), self.plan(root, environment));
+        held.launcher = held.launcher.confined(
+            enforced.layers.clone(),
+            self.plan(root, borrowed, environment),
+        );
         held
     }
 
@@ -77,7 +83,12 @@ impl Attempt<'_> {
             || task.checks.iter().any(|check| check.kind() == "command")
     }
 
-    fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
+    fn plan(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Plan {
         let task = self.task;
         let mut plan = Plan::new(
             root,
@@ -86,6 +97,9 @@ impl Attempt<'_> {
             environment,
         );
         plan.set_network(task.network);
+        for objects in borrowed {
+            plan.read(objects);
+        }
         for directory in &task.additional {
             plan.writable.push(directory.clone());
             plan.protect_repository(directory);

@@ -13,6 +13,7 @@ mod run;
 mod schema;
 mod settings;
 mod show;
+mod workspaces;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

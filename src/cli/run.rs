@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::{Batch, Job, Pinned, Scratch};
 use crate::cli::args::{RunArgs, When};
 use crate::cli::settings::Settings;
-use crate::cli::{fail, github, load, redactor, say};
+use crate::cli::{fail, github, load, redactor, say, workspaces};
 use crate::clock::Clock;
 use crate::event::{Event, SharedSink, Sink};
 use crate::outcome::Exit;
@@ -31,6 +31,9 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(jobs) => jobs,
         Err(exit) => return exit,
     };
+    if let Err(message) = workspaces::verify(jobs.iter().map(|job| &*job.task), settings) {
+        return fail(Exit::Usage, &message);
+    }
     let clock = Clock::system();
     let plan = RunPlan::new(
         env!("CARGO_PKG_VERSION"),
