@@ -6,6 +6,7 @@ mod attempt;
 mod confine;
 mod lanes;
 mod pinned;
+pub mod plan;
 mod scratch;
 
 use std::collections::{BTreeMap, HashMap};
@@ -44,8 +45,8 @@ pub struct Job {
 pub struct EarlierAttempt {
     /// Its number, from 1.
     pub number: u32,
-    /// How it ended. One whose row in the table of outcomes says `retryable` (`unfinished` among them) is to be made up
-    /// for and counts against no limit on retries; any other one is a trial that is done.
+    /// How it ended. One that passed or failed is a trial that is done; any other one ([`plan::resume::is_verdict`]) is to be
+    /// made up for, and counts against no limit on retries.
     pub outcome: Outcome,
 }
 

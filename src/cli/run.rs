@@ -235,6 +235,8 @@ fn planned(job: &Job) -> PlannedTask {
         trials: task.trials,
         retries: task.retries,
         group: task.group.clone(),
+        matrix: task.matrix.iter().cloned().collect(),
+        definition_sha256: task.definition_sha256.clone(),
     }
 }
 

@@ -258,7 +258,12 @@ pub fn bypass_warning(mode: &str) -> String {
 fn closing(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     for damage in summary.damages.iter().take(TOLD) {
-        lines.push(format!("damaged: {damage}"));
+        let word = if summary.faults().contains(damage) {
+            "incomplete"
+        } else {
+            "damaged"
+        };
+        lines.push(format!("{word}: {damage}"));
     }
     more(&mut lines, summary.damages.len() as u64, "damage");
     for task in &summary.tasks {
@@ -274,6 +279,22 @@ fn closing(summary: &Summary) -> Vec<String> {
         );
     }
     lines.extend(sandbox::warnings(summary));
+    if let Some(shard) = &summary.plan.shard {
+        let (own, all) = (summary.tasks.len(), summary.plan.tasks.len());
+        lines.push(format!(
+            "shard {shard}: {own} of the plan's {}",
+            text::plural(all as u64, "task")
+        ));
+    }
+    if let Some(merge) = &summary.plan.merge {
+        let count = merge.directories.len() as u64;
+        let directories = if count == 1 {
+            "directory"
+        } else {
+            "directories"
+        };
+        lines.push(format!("merged from {count} run {directories}"));
+    }
     lines.push(totals_line(summary));
     lines
 }

@@ -1,10 +1,10 @@
 //! Writes reports: each appears whole or not at all.
 
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::report::junit::{self, Dialect};
-use crate::report::{gitlab, json, page, summary::Summary};
+use crate::report::{gitlab, html, json, page, summary::Summary};
 
 /// The JUnit report.
 pub const JUNIT: &str = "junit.xml";
@@ -12,6 +12,8 @@ pub const JUNIT: &str = "junit.xml";
 pub const JSON: &str = "summary.json";
 /// The page for a person, which is also the step summary.
 pub const MARKDOWN: &str = "summary.md";
+/// The page for a person who wants to see what the agents did.
+pub const HTML: &str = "report.html";
 /// The page again, short enough for a comment on a pull request.
 pub const COMMENT: &str = "comment.md";
 /// The report that GitLab shows beside a merge request; written only for GitLab.
@@ -41,6 +43,17 @@ pub struct WriteError {
 /// # Errors
 /// The directory does not exist or is not writable, or the disk is full; the old file is left as it was.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), WriteError> {
+    write_with(path, |file| file.write_all(content))
+}
+
+/// Like [`write()`], for content that is made piece by piece.
+///
+/// # Errors
+/// Those of [`write()`] and of `write`; the old file is left as it was.
+pub fn write_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), WriteError> {
     let failed = |source| WriteError {
         path: path.to_owned(),
         source,
@@ -57,14 +70,18 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), WriteError> {
         // Reports are read by later steps, which may run as another user; the umask still applies.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(directory).map_err(failed)?;
-    file.write_all(content).map_err(failed)?;
+    let file = builder.tempfile_in(directory).map_err(failed)?;
+    let mut buffer = BufWriter::new(file);
+    write(&mut buffer).map_err(failed)?;
+    let file = buffer
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
-/// Writes [`JUNIT`], [`JSON`], [`MARKDOWN`], [`COMMENT`] and what `forms` asks for into the run directory.
+/// Writes [`JUNIT`], [`JSON`], [`MARKDOWN`], [`COMMENT`], [`HTML`] and what `forms` asks for into the run directory.
 ///
 /// # Errors
 /// The first report that could not be made or written; the others are tried all the same.
@@ -96,7 +113,10 @@ pub fn write_all(directory: &Path, summary: &Summary, forms: Forms) -> Result<()
         };
         first = first.and(result);
     }
-    first
+    let page = write_with(&directory.join(HTML), |out| {
+        html::write(out, summary, directory)
+    });
+    first.and(page)
 }
 
 #[cfg(test)]

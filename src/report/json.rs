@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
     Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, RepeatedCall,
@@ -37,6 +38,10 @@ pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
+    /// The part of the plan that this run worked on; `null`: all of it.
+    shard: Option<Part>,
+    /// What a merge found that joined shards; `null`: this is no merge.
+    merge: Option<&'a Merge>,
     #[serde(with = "time::serde::rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
@@ -54,6 +59,15 @@ pub(super) struct Report<'a> {
     damages: &'a [String],
     /// In the order of the plan.
     tasks: Vec<Task<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Part {
+    /// From 1.
+    index: u32,
+    total: u32,
+    /// How many tasks the whole plan has.
+    plan_tasks: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -152,6 +166,12 @@ impl<'a> Report<'a> {
             version: VERSION,
             program_version: &summary.plan.program_version,
             plan_sha256: &summary.plan.plan_sha256,
+            shard: summary.plan.shard.as_ref().map(|shard| Part {
+                index: shard.index,
+                total: shard.total,
+                plan_tasks: summary.plan.tasks.len() as u64,
+            }),
+            merge: summary.plan.merge.as_ref(),
             started_at: summary.plan.started_at,
             finished_at: summary.finished_at,
             duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),

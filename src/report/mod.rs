@@ -12,6 +12,7 @@
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
 //! | [`json`] | programs |
+//! | [`html`] | a person who wants to see what happened |
 //! | [`page`] | a person who opens the build: Markdown for a step summary or a comment |
 //! | [`github`] | GitHub Actions: annotations and outputs |
 //! | [`gitlab`] | GitLab: a code quality report beside the merge request |
@@ -30,6 +31,7 @@ pub mod console;
 pub mod files;
 pub mod github;
 pub mod gitlab;
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod page;
@@ -41,7 +43,7 @@ pub mod show;
 use crate::outcome::Verdict;
 
 pub use files::{Forms, write_all};
-pub use plan::{PlannedTask, Quarantine, RunPlan};
+pub use plan::{Merge, PlannedTask, Quarantine, RunPlan, Shard};
 pub use summary::{Summary, TaskSummary};
 
 /// The word for a verdict in every report.

@@ -1,7 +1,10 @@
 //! What a run set out to do: the content of `run.json`, written before the first model call.
 //!
 //! Without it a report could only speak of the tasks that left a transcript, and a task that never started would
-//! vanish from it. The hash lets shards prove that they worked on the same plan.
+//! vanish from it. The hash lets shards prove that they worked on the same plan: a shard's file holds the whole plan, and
+//! for every task the shard that runs it.
+
+use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,10 +28,44 @@ pub struct RunPlan {
     pub started_at: OffsetDateTime,
     /// How many tasks run at the same time.
     pub jobs: u32,
-    /// SHA-256, in hex, over the tasks as compact JSON.
+    /// SHA-256, in hex, over the tasks as lines of compact JSON, their quarantine left out: that one depends on the day.
     pub plan_sha256: String,
+    /// The part of the plan that the run works on; all of it when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// What a merge found that made this directory out of those of shards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<Merge>,
     /// The tasks, in the order of the plan. Names are unique.
     pub tasks: Vec<PlannedTask>,
+}
+
+/// A run's part of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Which part, from 1.
+    pub index: u32,
+    /// How many parts there are.
+    pub total: u32,
+    /// For every task of the plan, in its order, the part that runs it.
+    pub dealt: Vec<u32>,
+}
+
+/// How a directory came out of those of shards.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Merge {
+    /// The directories that were joined, as they were named.
+    pub directories: Vec<String>,
+    /// What was missing, twice there or different, one sentence each. With any of them the plan is not proven to have been
+    /// carried out, so the run cannot pass.
+    #[serde(default)]
+    pub faults: Vec<String>,
+}
+
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.index, self.total)
+    }
 }
 
 /// One task of the plan, with what reports say of a task that never started.
@@ -65,6 +102,12 @@ pub struct PlannedTask {
     /// The group whose limit on tasks at the same time it falls under.
     #[serde(default)]
     pub group: Option<String>,
+    /// The values of its matrix, by axis.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub matrix: BTreeMap<String, String>,
+    /// SHA-256, in hex, over what the task is made from.
+    #[serde(default)]
+    pub definition_sha256: String,
 }
 
 /// An entry of the project's quarantine list that held when the run began: the task runs and is reported, and its failure
@@ -91,6 +134,9 @@ pub enum PlanError {
         /// The version that it has.
         found: u32,
     },
+    /// Two tasks have one name, or the shard is none of the plan.
+    #[error("{0}")]
+    Contradiction(String),
     /// Somebody changed the list of tasks.
     #[error(
         "the plan's hash is `{found}`, but its tasks hash to `{expected}`; the file was changed"
@@ -118,8 +164,32 @@ impl RunPlan {
             started_at,
             jobs,
             plan_sha256: hash(&tasks),
+            shard: None,
+            merge: None,
             tasks,
         }
+    }
+
+    /// The tasks that the run works on, in the plan's order.
+    pub fn own(&self) -> impl Iterator<Item = &PlannedTask> {
+        let is_own = |place: usize| {
+            self.shard
+                .as_ref()
+                .is_none_or(|shard| shard.dealt.get(place) == Some(&shard.index))
+        };
+        let numbered = self.tasks.iter().enumerate();
+        numbered
+            .filter(move |(place, _)| is_own(*place))
+            .map(|(_, task)| task)
+    }
+
+    /// The tasks that a shard of the plan works on, by name.
+    pub fn of_shard(&self, index: u32) -> impl Iterator<Item = &str> {
+        let dealt = self.shard.iter().flat_map(|shard| &shard.dealt);
+        let tasks = self.tasks.iter().zip(dealt);
+        tasks
+            .filter(move |(_, shard)| **shard == index)
+            .map(|(task, _)| task.name.as_str())
     }
 
     /// The content of `run.json`.
@@ -146,14 +216,42 @@ impl RunPlan {
                 expected,
             });
         }
+        plan.check().map_err(PlanError::Contradiction)?;
         Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut names = HashSet::new();
+        if let Some(twice) = self.tasks.iter().find(|task| !names.insert(&task.name)) {
+            let name = crate::text::one_line(&twice.name, 100);
+            return Err(format!("the plan has two tasks with the name `{name}`"));
+        }
+        let Some(shard) = &self.shard else {
+            return Ok(());
+        };
+        let parts = 1..=shard.total;
+        if !parts.contains(&shard.index) || !shard.dealt.iter().all(|part| parts.contains(part)) {
+            return Err(format!("there is no shard {shard}"));
+        }
+        if shard.dealt.len() != self.tasks.len() {
+            return Err("not every task of the plan belongs to a shard".to_owned());
+        }
+        Ok(())
     }
 }
 
 fn hash(tasks: &[PlannedTask]) -> String {
-    // Strings, numbers and unit variants always serialise.
-    let json = serde_json::to_vec(tasks).unwrap_or_default();
-    crate::text::hex(&Sha256::digest(&json))
+    let mut hasher = Sha256::new();
+    for task in tasks {
+        let task = PlannedTask {
+            quarantine: None,
+            ..task.clone()
+        };
+        // Strings, numbers and unit variants always serialise.
+        hasher.update(serde_json::to_vec(&task).unwrap_or_default());
+        hasher.update(b"\n");
+    }
+    crate::text::hex(&hasher.finalize())
 }
 
 #[cfg(test)]
@@ -176,6 +274,8 @@ mod tests {
             trials: Trials { count: 5, pass: 4 },
             retries: 2,
             group: Some("api".into()),
+            matrix: BTreeMap::from([("crate".into(), "parser".into())]),
+            definition_sha256: "0".into(),
         };
         RunPlan::new("0.1.0", datetime!(2026-01-02 03:04:05 UTC), 4, vec![task])
     }
@@ -199,5 +299,50 @@ mod tests {
         let later = text.replace("\"v\": 1", "\"v\": 2");
         let error = RunPlan::from_json(later.as_bytes()).unwrap_err();
         assert!(error.to_string().contains("format version 2"), "{error}");
+    }
+
+    #[test]
+    fn a_shard_knows_its_tasks_and_those_of_the_others() {
+        let mut plan = plan();
+        let mut other = plan.tasks[0].clone();
+        other.name = "other".into();
+        plan = RunPlan::new(
+            "0.1.0",
+            plan.started_at,
+            4,
+            vec![plan.tasks[0].clone(), other],
+        );
+        assert_eq!(plan.own().count(), 2);
+        plan.shard = Some(Shard {
+            index: 2,
+            total: 3,
+            dealt: vec![3, 2],
+        });
+        let own: Vec<&str> = plan.own().map(|task| task.name.as_str()).collect();
+        assert_eq!(own, ["other"]);
+        assert_eq!(plan.of_shard(3).collect::<Vec<_>>(), ["fix"]);
+        assert_eq!(plan.of_shard(1).count(), 0);
+        let text = plan.to_json().unwrap();
+        assert_eq!(RunPlan::from_json(text.as_bytes()).unwrap(), plan);
+        for (from, to) in [
+            ("\"index\": 2", "\"index\": 4"),
+            ("\"index\": 2", "\"index\": 0"),
+            ("3,\n      2", "3"),
+            ("3,\n      2", "3,\n      9"),
+        ] {
+            assert!(text.contains(from), "{text}");
+            let error = RunPlan::from_json(text.replace(from, to).as_bytes()).unwrap_err();
+            assert!(matches!(error, PlanError::Contradiction(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_day_on_which_a_quarantine_ends_does_not_change_the_plan() {
+        let mut tasks = plan().tasks;
+        let before = hash(&tasks);
+        tasks[0].quarantine = None;
+        assert_eq!(hash(&tasks), before);
+        tasks[0].retries = 3;
+        assert_ne!(hash(&tasks), before);
     }
 }

@@ -6,7 +6,7 @@
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
 //! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
-//!       comment.md, gl-code-quality-report.json
+//!       report.html, comment.md, gl-code-quality-report.json
 //! ```
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
@@ -112,7 +112,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
-    for planned in &plan.tasks {
+    for planned in plan.own() {
         for number in attempts(&directory.join(file_name(&planned.name)))? {
             let relative = transcript(&planned.name, number);
             replay(
@@ -143,7 +143,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
 
 /// Refuses what is no regular file. A link, pipe or device in an artifact is nothing that a run has written, and opening one
 /// could lead out of it or never return.
-fn regular(path: &Path) -> io::Result<()> {
+pub(super) fn regular(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_file() {
         Ok(())
     } else {

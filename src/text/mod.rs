@@ -11,6 +11,7 @@
 //! | [`workflow`] | the log of a CI system that obeys lines |
 //! | [`xml`] | an XML 1.0 document |
 //! | [`markdown`] | a Markdown page |
+//! | [`html`] | an HTML page |
 //! | [`file_name`] | a file system, and the artifact store of a CI system |
 //! | [`quantity`] | a sentence with a number in it |
 //!
@@ -19,6 +20,7 @@
 
 pub mod clip;
 pub mod file_name;
+pub mod html;
 pub mod markdown;
 pub mod quantity;
 pub mod terminal;

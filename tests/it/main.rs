@@ -20,6 +20,7 @@ mod examples;
 mod explain;
 mod hooks;
 mod hostile;
+mod html;
 mod isolation;
 mod library;
 mod live;

@@ -40,7 +40,10 @@ pub(crate) const START: OffsetDateTime = datetime!(2026-01-02 03:04:05 UTC);
 
 /// Everything that ends, hides, commands or links somewhere.
 pub(crate) const HOSTILE: &str = "]]> \0\u{1b}[31mred\u{1b}]0;t\u{7} \u{fffe}::error::x\n::set-output name=a::b\r##[add-mask]x\n\
-    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" '";
+    <script>alert(1)</script> [[ATTACHMENT|/etc/passwd]] ```\n@team fixes #1 \u{202e}evil\u{200b} ![i](http://e) |`| & \" ' \
+    </title></style></script></pre></details><img src=http://canary.invalid/x onerror=canary=1><svg/onload=canary=1> \
+    <a href=javascript:canary=1>x</a> \" autofocus onfocus=\"canary=1\" style=\"background:url(http://canary.invalid/y)\" <!-- <script>canary=1</script> \
+    <meta http-equiv=refresh content=0;url=http://canary.invalid/z><base href=http://canary.invalid/>";
 
 pub(crate) fn planned(name: &str, file: &str, line: u32) -> PlannedTask {
     PlannedTask {

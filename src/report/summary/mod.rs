@@ -38,7 +38,8 @@ pub struct Summary {
     pub finished_at: Option<OffsetDateTime>,
     /// The signal that ended the run, if one did.
     pub signal: Option<u8>,
-    /// What was wrong with the run directory when it was read back, one sentence each. A run with damages never passes.
+    /// What was wrong with the run directory when it was read back, and the faults of a merge, one sentence each. A run with
+    /// damages never passes.
     pub damages: Vec<String>,
     /// What the run was compared with, if it was; each task then says what the comparison came to.
     pub baseline: Option<Baseline>,
@@ -73,19 +74,20 @@ pub struct Totals {
 impl Summary {
     /// A run of which nothing has happened yet.
     pub fn new(plan: RunPlan, dir: impl Into<String>) -> Self {
-        let tasks: Vec<TaskSummary> = plan.tasks.iter().map(TaskSummary::new).collect();
+        let tasks: Vec<TaskSummary> = plan.own().map(TaskSummary::new).collect();
         let places = tasks
             .iter()
             .enumerate()
             .map(|(place, task)| (task.name.clone(), place))
             .collect();
+        let faults = plan.merge.iter().flat_map(|merge| &merge.faults);
         Self {
+            damages: faults.cloned().collect(),
             plan,
             dir: dir.into(),
             tasks,
             finished_at: None,
             signal: None,
-            damages: Vec::new(),
             baseline: None,
             places,
         }
@@ -116,13 +118,24 @@ impl Summary {
         self.tasks.get(*self.places.get(name)?)
     }
 
-    /// The exit code. Nothing proves nothing: a run without tasks is a usage error, and a damaged one cannot pass.
+    /// What a merge found missing, twice there or different.
+    #[must_use]
+    pub fn faults(&self) -> &[String] {
+        self.plan.merge.as_ref().map_or(&[], |merge| &merge.faults)
+    }
+
+    /// The exit code. Nothing proves nothing: a run without tasks is a usage error (a shard without is none), and a
+    /// damaged one cannot pass.
     #[must_use]
     pub fn exit(&self) -> Exit {
         if let Some(signal) = self.signal {
             return Exit::Signal(signal);
         }
-        if self.tasks.is_empty() {
+        // A merge that is not complete has no verdict, whatever its tasks say.
+        if !self.faults().is_empty() {
+            return Exit::Infrastructure;
+        }
+        if self.tasks.is_empty() && self.plan.shard.is_none() {
             return Exit::Usage;
         }
         let exit = compared::exit(self);
