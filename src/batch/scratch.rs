@@ -248,7 +248,7 @@ mod tests {
         fs::create_dir_all(path("agent-batch-00000000000000aa/task/1")).unwrap();
         fs::set_permissions(
             path("agent-batch-00000000000000aa/task"),
-            fs::Permissions::from_mode(0),
+            fs::Permissions::from_mode(0o000),
         )
         .unwrap();
         // Not ours, in one way or another.

@@ -313,14 +313,14 @@ impl Workspace {
         redactor: &Redactor,
     ) -> io::Result<Comparison> {
         let changed = self.changed()?;
-        let examiner = Examiner {
+        let look = Examiner {
             root: &self.root,
             base: &self.base,
             protected,
             redactor,
         };
         let mut concerns = self.control.concerns();
-        let examined = examiner.examine(&changed)?;
+        let examined = look.examine(&changed)?;
         concerns.extend_from_slice(examined.concerns());
         Ok(Comparison {
             changes: told(&changed),

@@ -92,7 +92,7 @@ mod tests {
         fs::write(root.join("a/b/c/file"), "f").unwrap();
         symlink(&outside, root.join("a/b/link")).unwrap();
         for closed in ["a/b/c", "a/b", "a"] {
-            fs::set_permissions(root.join(closed), Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(root.join(closed), Permissions::from_mode(0o000)).unwrap();
         }
         remove_tree(&root).unwrap();
         assert!(!root.exists());
