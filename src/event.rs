@@ -486,11 +486,22 @@ pub struct CheckFinished {
     /// What the check itself used of a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
-    /// The denied calls that the check expected, by their ids: they do not count against the task.
+    /// The denied calls that the check expected: they do not count against the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub expected_denials: Vec<String>,
+    pub expected_denials: Vec<CallPlace>,
     /// In milliseconds.
     pub duration_ms: u64,
+}
+
+/// One tool call of an attempt. Ids are the model's and may come again; in one step they are unique.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct CallPlace {
+    /// The step that asked.
+    pub step: u32,
+    /// The call's id.
+    pub tool_use_id: String,
 }
 
 /// Tokens, and money where the model's price is known.

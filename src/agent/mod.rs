@@ -26,7 +26,7 @@ pub use next::{Route, route};
 pub use prompt::system_prompt;
 
 use crate::budget::{Limits, Reservation};
-use crate::event::Emitter;
+use crate::event::{Emitter, Spent};
 use crate::hook::{HookContext, Hooks};
 use crate::message::{Message, ToolCall};
 use crate::model::{Model, Reply, Request};
@@ -91,6 +91,10 @@ pub struct Ended {
     pub denials: u32,
     /// Why the first of them was.
     pub first_denial: Option<String>,
+    /// Model calls that were made.
+    pub steps: u32,
+    /// What they used.
+    pub spent: Spent,
     /// The conversation: well-formed after every kind of ending.
     pub messages: Vec<Message>,
 }
@@ -113,6 +117,7 @@ impl Agent {
             Err(halt) => (halt.stop, halt.message),
         };
         let turns_skipped = planned.saturating_sub(talk.turn);
+        let (steps, usage, cost) = (talk.budget.steps(), talk.budget.spent(), talk.budget.cost());
         let Conversation {
             reply,
             leaked_processes,
@@ -129,6 +134,8 @@ impl Agent {
             leaked_processes,
             denials,
             first_denial,
+            steps,
+            spent: Spent { usage, cost },
             messages,
         }
     }

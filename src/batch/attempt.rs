@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use serde_json::{Value, json};
@@ -10,12 +10,13 @@ use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
+use crate::batch::checking::Checked;
 use crate::batch::{Batch, Job};
 use crate::budget::Limits;
-use crate::check::CheckContext;
+use crate::check::{CallLog, CheckContext, Taken};
 use crate::event::{
-    Change, CheckFinished, CheckResult, Emitter, Kind, RuleRecord, SandboxRecord, TaskFinished,
-    TaskStarted, WorkspaceCompared,
+    Change, Emitter, Kind, RuleRecord, SandboxRecord, SharedSink, Spent, TaskFinished, TaskStarted,
+    WorkspaceCompared,
 };
 use crate::hook::{HookContext, HookRuntime, Hooks};
 use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
@@ -24,7 +25,7 @@ use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
 use crate::task::Task;
 use crate::text;
-use crate::tool::{Registry, builtin};
+use crate::tool::{Registry, StructuredOutput, builtin};
 use crate::workspace::{Git, Isolation, Workspace};
 
 /// Most bytes of a tool result in the conversation.
@@ -34,7 +35,8 @@ const OUTPUT_LIMIT: usize = 30_000;
 /// report says `not_run` or `unfinished`.
 pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &CancellationToken) {
     let attempt = Attempt::new(batch, job, number);
-    let emitter = match attempt.open_transcript() {
+    let calls = Arc::new(Mutex::new(CallLog::default()));
+    let emitter = match attempt.open_transcript(Arc::clone(&calls) as SharedSink) {
         Ok(emitter) => emitter,
         Err(error) => {
             return tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
@@ -42,7 +44,7 @@ pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &Cancella
     };
     let began = batch.clock.start();
     let work = attempt
-        .work(&emitter, cancel)
+        .work(&emitter, &calls, cancel)
         .await
         .unwrap_or_else(|error| Work::failed(&error, &job.task));
     let duration_ms = began.elapsed_millis();
@@ -86,13 +88,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn open_transcript(&self) -> io::Result<Emitter> {
+    fn open_transcript(&self, calls: SharedSink) -> io::Result<Emitter> {
         make(&self.dir)?;
         let store = transcript::Writer::create(&self.dir.join(run_dir::TRANSCRIPT))?;
-        let (redactor, watchers) = (
-            Arc::clone(&self.batch.redactor),
-            self.batch.watchers.clone(),
-        );
+        let redactor = Arc::clone(&self.batch.redactor);
+        let watchers = self.batch.watchers.iter().cloned().chain([calls]).collect();
         Ok(Emitter::new(
             &*self.task.name,
             self.number,
@@ -103,7 +103,13 @@ impl<'a> Attempt<'a> {
         ))
     }
 
-    async fn work(&self, emitter: &Emitter, cancel: &CancellationToken) -> io::Result<Work> {
+    async fn work(
+        &self,
+        emitter: &Emitter,
+        calls: &Mutex<CallLog>,
+        cancel: &CancellationToken,
+    ) -> io::Result<Work> {
+        let began = self.batch.clock.start();
         let environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
@@ -123,27 +129,18 @@ impl<'a> Attempt<'a> {
             held.record,
         ))))?;
         if let Some(message) = held.warning {
-            emitter.emit(Kind::Warned {
-                code: "sandbox".into(),
-                message,
-            })?;
+            warn(emitter, "sandbox", message)?;
         }
         if let Some(refusal) = held.refusal {
             return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
         }
         if self.task.mode == Mode::BypassPermissions {
             let message = "mode `bypassPermissions`: calls need no rule in this task".to_owned();
-            emitter.emit(Kind::Warned {
-                code: "bypass".into(),
-                message,
-            })?;
+            warn(emitter, "bypass", message)?;
         }
         let (hooks, workspace) = (hooks?, prepared?);
         for note in workspace.notes() {
-            emitter.emit(Kind::Warned {
-                code: "workspace".into(),
-                message: note.clone(),
-            })?;
+            warn(emitter, "workspace", note.clone())?;
         }
         let agent = Agent {
             model: Arc::clone(&self.job.model),
@@ -163,36 +160,55 @@ impl<'a> Attempt<'a> {
         };
         let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
         let changes = self.compare(&workspace, emitter).await?;
-        let (checks, failures) = if ended.stop == Stop::Completed {
+        let mut ended = ended;
+        let checked = if ended.stop == Stop::Completed {
+            let held_to =
+                |root: &Path| self.held_to(root, workspace.borrowed(), &held.layers, &environment);
             let context = CheckContext {
-                workspace: workspace.root().to_path_buf(),
-                reply: ended.reply.clone(),
+                workspace: &workspace,
                 changes,
-                launcher: held.launcher,
-                environment,
+                turns: self.task.turns.clone(),
+                reply: ended.reply.clone(),
+                output: self.answer_file(),
+                calls: calls.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                taken: Taken {
+                    steps: ended.steps,
+                    spent: ended.spent,
+                    time: began.elapsed(),
+                },
+                judges: self.job.judges.clone(),
+                scratch: self.scratch.clone(),
+                launcher: held.launcher.clone(),
+                held_to: &held_to,
+                environment: environment.clone(),
                 redactor: Arc::clone(&self.batch.redactor),
                 cancel: cancel.clone(),
             };
-            self.check(&context, emitter).await?
+            let checked = self.check(&context, emitter).await?;
+            checked.excuse(&context.calls, &mut ended);
+            checked
         } else {
-            (ChecksResult::NotRun, Vec::new())
+            Checked::not_run()
         };
         if !self.batch.keep_workspaces
             && let Err(error) = block_in_place(|| workspace.remove())
         {
             let message = format!("the workspace could not be removed: {error}");
-            emitter.emit(Kind::Warned {
-                code: "workspace".into(),
-                message,
-            })?;
+            warn(emitter, "workspace", message)?;
         }
         let ended = self.look_at_configuration(ended);
         Ok(Work {
             denials: ended.denials,
             ended,
-            checks,
-            failures,
+            checks: checked.together,
+            failures: checked.failures,
         })
+    }
+
+    /// Where the structured answer lies, if the task demands one.
+    fn answer_file(&self) -> Option<PathBuf> {
+        let demanded = self.task.output_schema.is_some();
+        demanded.then(|| self.dir.join(run_dir::ANSWER))
     }
 
     /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
@@ -228,10 +244,7 @@ impl<'a> Attempt<'a> {
         }
         emitter.emit(Kind::WorkspaceCompared(Box::new(compared)))?;
         if let Some(message) = problem {
-            emitter.emit(Kind::Warned {
-                code: "patch".into(),
-                message,
-            })?;
+            warn(emitter, "patch", message)?;
         }
         Ok(changes)
     }
@@ -245,39 +258,6 @@ impl<'a> Attempt<'a> {
             &avoid,
             self.batch.launcher.clone(),
         )
-    }
-
-    /// Runs the checks in order, all of them, so that one look shows everything that is wrong.
-    async fn check(
-        &self,
-        context: &CheckContext,
-        emitter: &Emitter,
-    ) -> io::Result<(ChecksResult, Vec<String>)> {
-        let (mut together, mut failures) = (ChecksResult::Passed, Vec::new());
-        for (index, check) in (0_u32..).zip(&self.task.checks) {
-            let began = self.batch.clock.start();
-            let finding = check.run(context).await;
-            together = match (together, finding.result) {
-                (together, CheckResult::Passed) => together,
-                (ChecksResult::Failed, _) | (_, CheckResult::Failed) => ChecksResult::Failed,
-                (_, CheckResult::Errored) => ChecksResult::Errored,
-            };
-            if finding.result != CheckResult::Passed {
-                failures.push(format!("{}: {}", check.title(), finding.message));
-            }
-            emitter.emit(Kind::CheckFinished(Box::new(CheckFinished {
-                index,
-                check: check.kind().to_owned(),
-                title: check.title(),
-                result: finding.result,
-                message: finding.message,
-                details: finding.details,
-                spent: finding.spent,
-                expected_denials: finding.expected_denials,
-                duration_ms: began.elapsed_millis(),
-            })))?;
-        }
-        Ok((together, failures))
     }
 
     /// A run whose configuration changed under it has no other result than that.
@@ -381,6 +361,10 @@ impl<'a> Attempt<'a> {
                 .or_else(|| builtin(name))
                 .ok_or_else(|| format!("there is no tool `{name}`"))?;
             registry.register(tool)?;
+        }
+        if let (Some(schema), Some(file)) = (&self.task.output_schema, self.answer_file()) {
+            let tool = StructuredOutput::new(Value::clone(schema), file);
+            registry.register(Arc::new(tool))?;
         }
         Ok(registry)
     }
@@ -492,6 +476,8 @@ impl Work {
             leaked_processes: 0,
             denials: 0,
             first_denial: None,
+            steps: 0,
+            spent: Spent::default(),
             messages: Vec::new(),
         };
         Self {
@@ -501,6 +487,11 @@ impl Work {
             failures: Vec::new(),
         }
     }
+}
+
+fn warn(emitter: &Emitter, code: &str, message: String) -> io::Result<()> {
+    let code = code.to_owned();
+    emitter.emit(Kind::Warned { code, message })
 }
 
 /// The limits in the task file's terms.

@@ -13,6 +13,8 @@ use crate::tool::BUILTIN;
 pub(super) struct Held {
     /// Starts every process of the attempt.
     pub(super) launcher: Launcher,
+    /// What holds them; empty where nothing does.
+    pub(super) layers: Layers,
     /// For the transcript.
     pub(super) record: SandboxRecord,
     /// What is not enforced, for a warning.
@@ -32,6 +34,7 @@ impl Attempt<'_> {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
+            layers: Layers::default(),
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
@@ -68,7 +71,24 @@ impl Attempt<'_> {
             enforced.layers.clone(),
             self.plan(root, borrowed, environment),
         );
+        held.layers = enforced.layers.clone();
         held
+    }
+
+    /// A launcher that holds its processes to another directory in the workspace's place.
+    pub(super) fn held_to(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        layers: &Layers,
+        environment: &BTreeMap<String, String>,
+    ) -> Launcher {
+        let plain = &self.batch.launcher;
+        if layers.is_empty() {
+            plain.clone()
+        } else {
+            plain.confined(layers.clone(), self.plan(root, borrowed, environment))
+        }
     }
 
     /// Whether anything in the task can start a process.
@@ -80,7 +100,7 @@ impl Attempt<'_> {
             .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
         by_tool
             || !task.hooks.is_empty()
-            || task.checks.iter().any(|check| check.kind() == "command")
+            || task.checks.iter().any(|check| check.starts_processes())
     }
 
     fn plan(

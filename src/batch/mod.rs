@@ -3,6 +3,7 @@
 //! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
 
 mod attempt;
+mod checking;
 mod confine;
 mod lanes;
 mod pinned;
@@ -36,6 +37,8 @@ pub struct Job {
     pub task: Arc<Task>,
     /// Its model.
     pub model: Arc<dyn Model>,
+    /// The models of its checks that judge, by the names in the task file.
+    pub judges: BTreeMap<String, Arc<dyn Model>>,
     /// The attempts of the task that an earlier run has made, by number; for a run that goes on with that one.
     pub earlier: Vec<EarlierAttempt>,
 }

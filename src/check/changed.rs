@@ -1,16 +1,21 @@
 //! `changed`: which files of the workspace the agent changed, and which it left alone.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::task::block_in_place;
 
-use super::{Build, Check, CheckContext, Finding, Problem, clipped};
-use crate::event::Change;
+use super::diff::{Lines, lines};
+use super::globs::Globs;
+use super::{
+    Build, Check, CheckContext, Finding, Problem, QUICK, TimeSpan, World, clipped, time_limit,
+};
+use crate::event::{Change, CheckResult};
+use crate::text;
 
 /// How many paths a message names.
 const SHOWN_PATHS: usize = 10;
@@ -30,27 +35,38 @@ pub struct ChangedSpec {
     pub at_least: Option<u32>,
     /// Each of these matches a changed file.
     pub files: Option<Vec<String>>,
+    /// At most so many files changed.
+    pub max_files: Option<u32>,
+    /// At most so many lines were added and removed, all files together. A file that is no text cannot be counted and
+    /// fails the check.
+    pub max_lines: Option<u32>,
+    /// How long the check may take. Default: `1m`.
+    pub timeout: Option<TimeSpan>,
 }
 
 #[derive(Debug)]
 struct Changed {
-    only: Option<Vec<GlobMatcher>>,
-    never: Vec<GlobMatcher>,
+    only: Option<Globs>,
+    never: Globs,
     at_least: u32,
-    files: Vec<GlobMatcher>,
+    files: Globs,
+    max_files: Option<u32>,
+    max_lines: Option<u32>,
+    time_limit: Duration,
 }
 
-impl Build for ChangedSpec {
-    fn build(self, _: &BTreeMap<String, String>) -> Result<Arc<dyn Check>, Vec<Problem>> {
-        let mut problems = Vec::new();
-        if self.only.is_none()
+impl ChangedSpec {
+    fn read(self, problems: &mut Vec<Problem>) -> Changed {
+        let is_empty = self.only.is_none()
             && self.never.is_none()
             && self.at_least.is_none()
             && self.files.is_none()
-        {
+            && self.max_files.is_none()
+            && self.max_lines.is_none();
+        if is_empty {
             problems.push(Problem::whole(
                 "`changed` demands nothing",
-                "give at least one of `only`, `never`, `at_least`, `files`",
+                "give at least one of `only`, `never`, `at_least`, `files`, `max_files`, `max_lines`",
             ));
         }
         if self.at_least == Some(0) {
@@ -62,75 +78,35 @@ impl Build for ChangedSpec {
                 hint,
             ));
         }
-        let only = self.only.map(|list| globs("only", &list, &mut problems));
-        let never = globs("never", &self.never.unwrap_or_default(), &mut problems);
-        let files = globs("files", &self.files.unwrap_or_default(), &mut problems);
-        if !problems.is_empty() {
-            return Err(problems);
+        if let (Some(least), Some(most)) = (self.at_least, self.max_files)
+            && least > most
+        {
+            let message = format!("no change has at least {least} and at most {most} files");
+            problems.push(Problem::field("max_files", message, None));
         }
-        Ok(Arc::new(Changed {
-            only,
-            never,
+        let time_limit = time_limit(self.timeout, QUICK, problems);
+        Changed {
+            only: self.only.map(|list| Globs::new("only", &list, problems)),
+            never: Globs::new("never", &self.never.unwrap_or_default(), problems),
+            files: Globs::new("files", &self.files.unwrap_or_default(), problems),
             at_least: self.at_least.unwrap_or(0),
-            files,
-        }))
-    }
-}
-
-fn globs(
-    field: &'static str,
-    patterns: &[String],
-    problems: &mut Vec<Problem>,
-) -> Vec<GlobMatcher> {
-    let mut matchers = Vec::new();
-    for (index, pattern) in patterns.iter().enumerate() {
-        match glob(pattern) {
-            Ok(matcher) => matchers.push(matcher),
-            Err((message, hint)) => problems.push(Problem {
-                field: Some((field, Some(index))),
-                message,
-                hint: Some(hint),
-            }),
+            max_files: self.max_files,
+            max_lines: self.max_lines,
+            time_limit,
         }
     }
-    matchers
 }
 
-/// A pattern relative to the workspace, or why it is none and what to write.
-fn glob(pattern: &str) -> Result<GlobMatcher, (String, String)> {
-    let shown = clipped(pattern, 80);
-    let relative = pattern.strip_prefix("./").unwrap_or(pattern);
-    if relative.is_empty() {
-        return Err((
-            "the pattern is empty".into(),
-            "write `**` for every file".into(),
-        ));
+impl Build for ChangedSpec {
+    fn build(self, _: World<'_>) -> Result<Arc<dyn Check>, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let changed = self.read(&mut problems);
+        if problems.is_empty() {
+            Ok(Arc::new(changed))
+        } else {
+            Err(problems)
+        }
     }
-    if relative.starts_with('/')
-        || relative.starts_with('~')
-        || relative.split('/').any(|part| part == "..")
-    {
-        return Err((
-            format!("the pattern `{shown}` leaves the workspace"),
-            "changes are known by their path from the workspace, as in `src/**`".into(),
-        ));
-    }
-    if let Some(directory) = relative.strip_suffix('/') {
-        return Err((
-            format!("the pattern `{shown}` names a directory, and only files change"),
-            format!("write `{}/**`", clipped(directory, 80)),
-        ));
-    }
-    GlobBuilder::new(relative)
-        .literal_separator(true)
-        .build()
-        .map(|glob| glob.compile_matcher())
-        .map_err(|error| {
-            (
-                format!("the pattern `{shown}` is not a glob: {}", error.kind()),
-                "special characters mean themselves after a backslash".into(),
-            )
-        })
 }
 
 #[async_trait]
@@ -140,87 +116,129 @@ impl Check for Changed {
     }
 
     fn title(&self) -> String {
-        let list = |globs: &[GlobMatcher]| {
-            let shown: Vec<String> = globs
-                .iter()
-                .take(5)
-                .map(|glob| format!("`{}`", clipped(glob.glob().glob(), 60)))
-                .collect();
-            let more = if globs.len() > 5 { ", …" } else { "" };
-            format!("{}{more}", shown.join(", "))
-        };
         let mut demands = Vec::new();
         match &self.only {
             Some(only) if only.is_empty() => demands.push("nothing".to_owned()),
-            Some(only) => demands.push(format!("only {}", list(only))),
+            Some(only) => demands.push(format!("only {}", only.shown())),
             None => {}
         }
         if !self.never.is_empty() {
-            demands.push(format!("never {}", list(&self.never)));
+            demands.push(format!("never {}", self.never.shown()));
         }
         if self.at_least > 0 {
             demands.push(format!("at least {}", files(self.at_least as usize)));
         }
         if !self.files.is_empty() {
-            demands.push(format!("a file of each of {}", list(&self.files)));
+            demands.push(format!("a file of each of {}", self.files.shown()));
+        }
+        if let Some(most) = self.max_files {
+            demands.push(format!("at most {}", files(most as usize)));
+        }
+        if let Some(most) = self.max_lines {
+            demands.push(format!("at most {}", text::plural(most.into(), "line")));
         }
         format!("changed {}", demands.join(" and "))
     }
 
-    async fn run(&self, context: &CheckContext) -> Finding {
-        let finding = self.judge(&context.changes);
-        finding.redacted(&context.redactor)
+    fn time_limit(&self) -> Duration {
+        self.time_limit
+    }
+
+    async fn run(&self, context: &CheckContext<'_>) -> Finding {
+        let counted = match self.max_lines {
+            Some(_) => {
+                let workspace = context.workspace;
+                block_in_place(|| lines(workspace, &context.changes, self.time_limit)).map(Some)
+            }
+            None => Ok(None),
+        };
+        match counted {
+            Ok(counted) => self.judge(&context.changes, counted.as_ref()),
+            Err(why) => Finding::errored(format!("the changed lines could not be counted: {why}")),
+        }
     }
 }
 
 impl Changed {
-    fn judge(&self, changes: &[Change]) -> Finding {
+    /// `counted` is there where `max_lines` is.
+    fn judge(&self, changes: &[Change], counted: Option<&Lines>) -> Finding {
         let mut broken = Vec::new();
-        let matches =
-            |globs: &[GlobMatcher], path: &str| globs.iter().any(|glob| glob.is_match(path));
         if let Some(only) = &self.only {
-            let outside = changes.iter().filter(|change| !matches(only, &change.path));
+            let outside = changes.iter().filter(|change| !only.matches(&change.path));
             broken.extend(offending("changed outside of what `only` allows", outside));
         }
         let touched = changes
             .iter()
-            .filter(|change| matches(&self.never, &change.path));
+            .filter(|change| self.never.matches(&change.path));
         broken.extend(offending("changed against `never`", touched));
-        if changes.len() < self.at_least as usize {
+        let count = changes.len();
+        if count < self.at_least as usize {
+            let least = files(self.at_least as usize);
             broken.push(format!(
-                "expected at least {} to change, found {}",
-                files(self.at_least as usize),
-                changes.len()
+                "expected at least {least} to change, found {count}"
             ));
         }
-        for glob in &self.files {
+        if let Some(most) = self.max_files
+            && count > most as usize
+        {
+            let most = files(most as usize);
+            broken.push(format!("expected at most {most} to change, found {count}"));
+        }
+        for (pattern, glob) in self.files.each() {
             if !changes.iter().any(|change| glob.is_match(&change.path)) {
-                broken.push(format!("no changed file matches `{}`", glob.glob().glob()));
+                let pattern = clipped(pattern, 200);
+                broken.push(format!("no changed file matches `{pattern}`"));
             }
         }
-        if broken.is_empty() {
-            Finding::passed()
-        } else {
-            Finding::failed(broken.join("\n"))
+        let mut uncounted = false;
+        if let (Some(most), Some(counted)) = (self.max_lines, counted) {
+            let (added, removed) = (counted.added, counted.removed);
+            if added + removed > u64::from(most) {
+                let most = text::plural(most.into(), "changed line");
+                broken.push(format!(
+                    "expected at most {most}, found {added} added and {removed} removed"
+                ));
+            } else {
+                uncounted = broken.is_empty() && !counted.uncounted.is_empty();
+            }
+            broken.extend(offending(
+                "changed that is no text, so its lines cannot be counted",
+                counted.uncounted.iter(),
+            ));
         }
+        let mut finding = Finding::judged(&broken);
+        if finding.result == CheckResult::Failed {
+            finding.decisive = !uncounted;
+        }
+        finding
     }
 }
 
-/// One sentence and the paths it is about, or nothing when there are none.
+/// One sentence that names the first path, and the paths it is about, or nothing when there are none.
 fn offending<'a>(what: &str, changes: impl Iterator<Item = &'a Change>) -> Option<String> {
-    let mut message = String::new();
-    let mut count = 0;
+    let mut paths = String::new();
+    let (mut count, mut first) = (0, String::new());
     for change in changes {
         count += 1;
         if count <= SHOWN_PATHS {
             let path: String = change.path.escape_debug().collect();
-            let _ = write!(message, "\n  {}", clipped(&path, 200));
+            let path = clipped(&path, 200);
+            let _ = write!(paths, "\n  {path}");
+            if count == 1 {
+                first = path;
+            }
         }
     }
-    if count > SHOWN_PATHS {
-        let _ = write!(message, "\n  and {} more", count - SHOWN_PATHS);
+    match count {
+        0 => None,
+        1 => Some(format!("1 file {what}: {first}")),
+        _ => {
+            if count > SHOWN_PATHS {
+                let _ = write!(paths, "\n  and {} more", count - SHOWN_PATHS);
+            }
+            Some(format!("{} {what}, `{first}` first:{paths}", files(count)))
+        }
     }
-    (count > 0).then(|| format!("{} {what}:{message}", files(count)))
 }
 
 fn files(count: usize) -> String {
@@ -229,24 +247,16 @@ fn files(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::fixture::Place;
     use super::*;
-    use crate::event::{ChangeKind, CheckResult};
+    use crate::event::ChangeKind;
 
     fn changed(json: serde_json::Value) -> Changed {
         let spec: ChangedSpec = serde_json::from_value(json).unwrap();
         let mut none = Vec::new();
-        let check = Changed {
-            only: spec.only.map(|list| globs("only", &list, &mut none)),
-            never: globs("never", &spec.never.unwrap_or_default(), &mut none),
-            at_least: spec.at_least.unwrap_or(0),
-            files: globs("files", &spec.files.unwrap_or_default(), &mut none),
-        };
+        let check = spec.read(&mut none);
         assert_eq!(none, []);
         check
-    }
-
-    fn said(finding: &Finding) -> String {
-        format!("{}\n{}", finding.message, finding.details)
     }
 
     fn changes(paths: &[&str]) -> Vec<Change> {
@@ -263,51 +273,72 @@ mod tests {
     fn a_star_stays_in_its_directory() {
         let check = changed(serde_json::json!({"only": ["src/*.rs", "./docs/**"]}));
         assert_eq!(
-            check.judge(&changes(&["src/a.rs", "docs/x/y.md"])),
+            check.judge(&changes(&["src/a.rs", "docs/x/y.md"]), None),
             Finding::passed()
         );
-        let finding = check.judge(&changes(&["src/deep/a.rs", "src/a.rs"]));
+        let finding = check.judge(&changes(&["src/deep/a.rs", "src/a.rs"]), None);
         assert_eq!(
-            said(&finding),
-            "1 file changed outside of what `only` allows:\n  src/deep/a.rs"
+            finding.message,
+            "1 file changed outside of what `only` allows: src/deep/a.rs"
         );
     }
 
     #[test]
-    fn never_at_least_and_files_are_each_named() {
+    fn everything_that_is_broken_is_named() {
         let check = changed(serde_json::json!({
             "never": ["**/*.lock"], "at_least": 3, "files": ["src/**", "CHANGELOG.md"]
         }));
-        let finding = check.judge(&changes(&["Cargo.lock", "src/a.rs"]));
+        let finding = check.judge(&changes(&["Cargo.lock", "src/a.rs"]), None);
         assert_eq!(finding.result, CheckResult::Failed);
         assert_eq!(
-            said(&finding),
-            "1 file changed against `never`:\n  Cargo.lock\nexpected at least 3 files to change, found 2\nno changed file matches `CHANGELOG.md`"
+            finding.details,
+            "1 file changed against `never`: Cargo.lock\nexpected at least 3 files to change, found 2\nno changed file matches `CHANGELOG.md`"
+        );
+        let check = changed(serde_json::json!({"max_files": 1}));
+        let finding = check.judge(&changes(&["a", "b"]), None);
+        assert_eq!(
+            finding.message,
+            "expected at most 1 file to change, found 2"
         );
     }
 
     #[test]
     fn an_empty_only_means_that_nothing_may_change() {
         let check = changed(serde_json::json!({"only": []}));
-        assert_eq!(check.judge(&[]), Finding::passed());
-        assert_eq!(check.judge(&changes(&["a"])).result, CheckResult::Failed);
+        assert_eq!(check.judge(&[], None), Finding::passed());
+        let finding = check.judge(&changes(&["a"]), None);
+        assert_eq!(finding.result, CheckResult::Failed);
     }
 
     #[test]
     fn the_list_of_paths_is_bounded_and_control_characters_are_shown() {
         let many: Vec<String> = (0..1000).map(|n| format!("\u{1b}[31m{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let message = changed(serde_json::json!({"only": []})).judge(&changes(&many));
-        let message = said(&message);
-        assert_eq!(message.lines().count(), SHOWN_PATHS + 2);
-        assert!(message.ends_with("and 990 more"), "{message}");
-        assert!(!message.contains('\u{1b}'));
+        let finding = changed(serde_json::json!({"only": []})).judge(&changes(&many), None);
+        assert_eq!(finding.details.lines().count(), SHOWN_PATHS + 2);
+        assert!(finding.details.ends_with("and 990 more"), "{finding:?}");
+        assert!(!finding.details.contains('\u{1b}'));
     }
 
-    #[test]
-    fn patterns_that_can_match_nothing_are_refused() {
-        for bad in ["", "/etc/*", "../x", "a/../b", "~/x", "src/", "a[", "{a"] {
-            assert!(glob(bad).is_err(), "{bad}");
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lines_are_counted_against_the_state_before_the_agent() {
+        let place = Place::new();
+        std::fs::write(place.dir.path().join("a"), "one\n2\nthree\n").unwrap();
+        std::fs::write(place.dir.path().join("new"), "x\ny\n").unwrap();
+        // One line changed and one added in `a`, two in `new`: five lines.
+        for (most, result) in [(5, CheckResult::Passed), (4, CheckResult::Failed)] {
+            let check = changed(serde_json::json!({"max_lines": most}));
+            let finding = check.run(&place.context()).await;
+            assert_eq!(finding.result, result, "{finding:?}");
         }
+        std::fs::write(place.dir.path().join("image"), b"\x89PNG\0\0").unwrap();
+        let finding = changed(serde_json::json!({"max_lines": 100}))
+            .run(&place.context())
+            .await;
+        assert_eq!(
+            (finding.result, finding.decisive),
+            (CheckResult::Failed, false)
+        );
+        assert!(finding.message.contains("image"), "{}", finding.message);
     }
 }

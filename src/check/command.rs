@@ -5,33 +5,44 @@
 //! become shell code, whoever wrote it (the title of a pull request, for one).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::block_in_place;
 
+use super::globs::Globs;
 use super::reference::{Piece, pieces};
-use super::{Build, Check, CheckContext, Finding, Problem, TimeSpan, bad_regex, clipped};
-use crate::proc::{Ending, Finished, Spec, Stderr};
+use super::shape::Shape;
+use super::words::Words;
+use super::{
+    Build, Check, CheckContext, Finding, Problem, SchemaSpec, Step, TimeSpan, World, clipped,
+    time_limit,
+};
+use crate::event::CheckResult;
+use crate::proc::{Ending, Finished, Launcher, Spec, Stderr};
+use crate::workspace::Staged;
 
 /// The time limit of a command that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// The longest time limit, which is also that of a task.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How much of the output is kept in memory, in bytes.
+/// How much of each stream is kept in memory, in bytes.
 const KEPT_OUTPUT: usize = 256 * 1024;
 /// How much of the output's end a message shows.
 const TAIL_LINES: usize = 20;
 /// How long a message's tail is at most, in characters.
 const TAIL_CHARS: usize = 2000;
+/// How many files a message names.
+const SHOWN_FILES: usize = 5;
 /// Variables by which bash would read other code than the task file's.
 const SHELL_STARTUP: [&str; 4] = ["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS"];
 
 /// Runs a shell command in the workspace, after the agent is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
     /// The command line for `bash -c`. `${NAME}` is handed over as an environment variable and must be set;
@@ -42,8 +53,59 @@ pub struct CommandSpec {
     /// The exit code that passes. Default: 0.
     #[schemars(range(min = 0, max = 255))]
     pub expect_exit: Option<u8>,
+    /// The output (stdout and stderr together) contains this text, letter by letter.
+    #[schemars(length(min = 1))]
+    pub contains: Option<String>,
+    /// The output does not contain this text.
+    #[schemars(length(min = 1))]
+    pub not_contains: Option<String>,
     /// A regular expression that must match somewhere in the output (stdout and stderr together).
     pub matches: Option<String>,
+    /// Demands on stdout alone.
+    pub stdout: Option<StreamSpec>,
+    /// Demands on stderr alone.
+    pub stderr: Option<StreamSpec>,
+    /// `base`: the command runs in a copy of what the agent left, in which `files` are as they were before the agent came.
+    /// An agent that edited its own tests is found out so. What git ignores is not in the copy.
+    pub from: Option<Origin>,
+    /// With `from: base`: patterns for the files that are put back, as in `tests/**`. Files that the agent added there are
+    /// gone in the copy.
+    #[schemars(length(min = 1))]
+    pub files: Option<Vec<String>>,
+}
+
+/// Where files of a check come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The workspace before the agent came.
+    Base,
+}
+
+/// Demands on one output stream. All that is given must hold; at least one must be given.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1))]
+pub struct StreamSpec {
+    /// It contains this text, letter by letter.
+    #[schemars(length(min = 1))]
+    pub contains: Option<String>,
+    /// It does not contain this text.
+    #[schemars(length(min = 1))]
+    pub not_contains: Option<String>,
+    /// This regular expression matches somewhere in it.
+    pub matches: Option<String>,
+    /// It is JSON with these values: by JSON Pointer, as in `/passed: true`.
+    pub json: Option<BTreeMap<String, Value>>,
+    /// It is JSON that fits this schema.
+    pub schema: Option<SchemaSpec>,
+}
+
+/// Demands on one stream.
+#[derive(Debug, Default)]
+struct Stream {
+    words: Words,
+    shape: Shape,
 }
 
 #[derive(Debug)]
@@ -54,32 +116,50 @@ struct Command {
     variables: BTreeMap<String, String>,
     timeout: Duration,
     expect_exit: u8,
-    matches: Option<Regex>,
+    output: Words,
+    /// Whether the two streams are captured apart.
+    apart: bool,
+    stdout: Stream,
+    stderr: Stream,
+    /// The files that are put back; empty where the command runs in the workspace itself.
+    base: Globs,
 }
 
 impl Build for CommandSpec {
-    fn build(self, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Check>, Vec<Problem>> {
+    fn build(self, world: World<'_>) -> Result<Arc<dyn Check>, Vec<Problem>> {
         let mut problems = Vec::new();
         if self.run.trim().is_empty() {
             problems.push(Problem::field("run", "the command is empty", None));
         }
-        let (script, variables) = with_variables(&self.run, environment, &mut problems);
-        let timeout = self.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
-        if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-            problems.push(Problem::field(
-                "timeout",
-                format!(
-                    "`timeout` must be above 0 and at most 24h, found `{}`",
-                    TimeSpan(timeout)
-                ),
-                None,
-            ));
-        }
-        let matches = self.matches.and_then(|pattern| {
-            Regex::new(&pattern)
-                .map_err(|error| problems.push(bad_regex("matches", &error)))
-                .ok()
-        });
+        let (script, variables) = with_variables(&self.run, world.variables, &mut problems);
+        let timeout = time_limit(self.timeout, DEFAULT_TIMEOUT, &mut problems);
+        let output = Words::new(
+            self.contains,
+            self.not_contains,
+            self.matches,
+            &mut problems,
+        );
+        let apart = self.stdout.is_some() || self.stderr.is_some();
+        let stdout = stream("stdout", self.stdout, world.directory, &mut problems);
+        let stderr = stream("stderr", self.stderr, world.directory, &mut problems);
+        let base = match (self.from, self.files) {
+            (Some(Origin::Base), Some(files)) if !files.is_empty() => {
+                Globs::new("files", &files, &mut problems)
+            }
+            (Some(Origin::Base), _) => {
+                let hint = "add `files`, as in `files: [\"tests/**\"]`".to_owned();
+                let message = "`from: base` does not say which files";
+                problems.push(Problem::field("from", message, Some(hint)));
+                Globs::default()
+            }
+            (None, Some(_)) => {
+                let hint = "add `from: base`".to_owned();
+                let message = "`files` does not say where they come from";
+                problems.push(Problem::field("files", message, Some(hint)));
+                Globs::default()
+            }
+            (None, None) => Globs::default(),
+        };
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -88,8 +168,57 @@ impl Build for CommandSpec {
             variables,
             timeout,
             expect_exit: self.expect_exit.unwrap_or(0),
-            matches,
+            output,
+            apart,
+            stdout,
+            stderr,
+            base,
         }))
+    }
+}
+
+fn stream(
+    name: &str,
+    spec: Option<StreamSpec>,
+    directory: &Path,
+    problems: &mut Vec<Problem>,
+) -> Stream {
+    let Some(spec) = spec else {
+        return Stream::default();
+    };
+    let mut found = Vec::new();
+    let stream = Stream {
+        words: Words::new(spec.contains, spec.not_contains, spec.matches, &mut found),
+        shape: Shape::new(spec.schema, ("json", spec.json), directory, &mut found),
+    };
+    if stream.words.is_empty() && stream.shape.is_empty() && found.is_empty() {
+        let hint = "give at least one of `contains`, `not_contains`, `matches`, `json`, `schema`";
+        found.push(Problem::whole(format!("`{name}` demands nothing"), hint));
+    }
+    let key = Step::Key(name.to_owned());
+    problems.extend(found.into_iter().map(|problem| problem.below(key.clone())));
+    stream
+}
+
+impl Stream {
+    fn titles(&self, name: &str) -> Vec<String> {
+        let mut titles = self.words.titles();
+        titles.extend(self.shape.titles());
+        titles
+            .iter()
+            .map(|title| format!("{name} {title}"))
+            .collect()
+    }
+
+    fn broken(&self, name: &str, text: &str) -> Vec<String> {
+        let mut broken = self.words.broken(name, text);
+        if !self.shape.is_empty() {
+            match serde_json::from_str(text) {
+                Ok(value) => broken.extend(self.shape.broken(name, &value)),
+                Err(error) => broken.push(format!("{name} is not JSON: {error}")),
+            }
+        }
+        broken
     }
 }
 
@@ -138,17 +267,104 @@ impl Check for Command {
         } else {
             ""
         };
-        let matches = self.matches.as_ref().map_or_else(String::new, |pattern| {
-            format!(" and says `{}`", clipped(pattern.as_str(), 60))
-        });
+        let mut demands = vec![format!("exits with {}", self.expect_exit)];
+        let says = self.output.titles();
+        demands.extend(says.iter().map(|title| format!("its output {title}")));
+        demands.extend(self.stdout.titles("stdout"));
+        demands.extend(self.stderr.titles("stderr"));
+        let from = if self.base.is_empty() {
+            String::new()
+        } else {
+            format!(" with {} from base", self.base.shown())
+        };
         format!(
-            "`{}{more}` exits with {}{matches}",
+            "`{}{more}`{from} {}",
             clipped(first, 80),
-            self.expect_exit
+            demands.join(" and ")
         )
     }
 
-    async fn run(&self, context: &CheckContext) -> Finding {
+    fn time_limit(&self) -> Duration {
+        self.timeout
+    }
+
+    fn starts_processes(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, context: &CheckContext<'_>) -> Finding {
+        if self.base.is_empty() {
+            return self
+                .execute(context, &context.launcher, context.workspace.root())
+                .await;
+        }
+        let staged = match block_in_place(|| self.stage(context)) {
+            Ok(staged) => staged,
+            Err(why) => return Finding::errored(why),
+        };
+        let launcher = (context.held_to)(staged.root());
+        let finding = self.execute(context, &launcher, staged.root()).await;
+        block_in_place(|| drop(staged));
+        self.with_edits(finding, context)
+    }
+}
+
+impl Command {
+    /// A copy of what the agent left with the named files as they were.
+    fn stage(&self, context: &CheckContext<'_>) -> Result<Staged, String> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let target = context.scratch.join(format!("check-{number}"));
+        let staged = context
+            .workspace
+            .stage(&target, &|path| self.base.matches(path))
+            .map_err(|error| format!("the files could not be put back: {error}"))?;
+        if staged.restored() == 0 {
+            return Err(format!(
+                "nothing in the base matches {}: the check would measure nothing",
+                self.base.shown()
+            ));
+        }
+        Ok(staged)
+    }
+
+    /// Names the files that the agent changed although the check takes them from elsewhere.
+    fn with_edits(&self, mut finding: Finding, context: &CheckContext<'_>) -> Finding {
+        let edited: Vec<String> = context
+            .changes
+            .iter()
+            .filter(|change| self.base.matches(&change.path))
+            .map(|change| change.path.escape_debug().to_string())
+            .collect();
+        if edited.is_empty() {
+            return finding;
+        }
+        let named: Vec<String> = edited
+            .iter()
+            .take(SHOWN_FILES)
+            .map(|path| format!("`{}`", clipped(path, 200)))
+            .collect();
+        let more = match edited.len().saturating_sub(SHOWN_FILES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let edits = format!(
+            "the agent changed {}{more}, which this check takes from base",
+            named.join(", ")
+        );
+        finding.message = match finding.result {
+            CheckResult::Passed => edits,
+            CheckResult::Failed | CheckResult::Errored => format!("{}; {edits}", finding.message),
+        };
+        finding
+    }
+
+    async fn execute(
+        &self,
+        context: &CheckContext<'_>,
+        launcher: &Launcher,
+        root: &Path,
+    ) -> Finding {
         let mut env = context.environment.clone();
         for (name, value) in &self.variables {
             // What every child gets was built with care (`PATH`, `HOME`), and stays.
@@ -160,60 +376,62 @@ impl Check for Command {
         let argv = ["bash", "--noprofile", "--norc", "-c", &self.script];
         let spec = Spec {
             argv: argv.map(str::to_owned).to_vec(),
-            cwd: context.workspace.clone(),
+            cwd: root.to_path_buf(),
             env,
             stdin: Vec::new(),
             time_limit: self.timeout,
             keep: KEPT_OUTPUT,
             spill: None,
-            stderr: Stderr::Merged,
+            stderr: if self.apart {
+                Stderr::Separate
+            } else {
+                Stderr::Merged
+            },
         };
         let redactor = Arc::clone(&context.redactor);
-        let finding = match context.launcher.run(spec, redactor, &context.cancel).await {
+        match launcher.run(spec, redactor, &context.cancel).await {
             Ok(finished) => self.judge(&finished),
             Err(error) => Finding::errored(format!("the command could not be started: {error}")),
-        };
-        finding.redacted(&context.redactor)
+        }
     }
-}
 
-impl Command {
     fn judge(&self, finished: &Finished) -> Finding {
-        let output = &finished.stdout.text;
+        let (stdout, stderr) = (&finished.stdout.text, &finished.stderr.text);
+        let together = if stderr.is_empty() {
+            stdout.clone()
+        } else {
+            format!("{stdout}\n{stderr}")
+        };
         let expected = self.expect_exit;
-        match finished.ending {
+        let finding = match finished.ending {
             Ending::Cancelled => return Finding::errored("the run was interrupted"),
             Ending::TimedOut => {
                 let limit = TimeSpan(self.timeout);
-                return failed(
-                    &format!("not done within its time limit of {limit}"),
-                    output,
-                );
+                Finding::undecided(format!("not done within its time limit of {limit}"))
             }
-            Ending::Signaled(signal) => {
-                return failed(&format!("killed by signal {signal}"), output);
-            }
+            Ending::Signaled(signal) => Finding::undecided(format!("killed by signal {signal}")),
             Ending::Exited(code) if code != i32::from(expected) => {
-                return failed(&format!("exit code {code}, expected {expected}"), output);
+                let failed = format!("exit code {code}, expected {expected}");
+                // What bash says of a program that is not there, or is none.
+                if matches!(code, 126 | 127) {
+                    Finding::undecided(failed)
+                } else {
+                    Finding::failed(failed)
+                }
             }
-            Ending::Exited(_) => {}
-        }
-        match &self.matches {
-            Some(pattern) if !pattern.is_match(output) => failed(
-                &format!("nothing in the output matches `{pattern}`"),
-                output,
-            ),
-            _ => Finding::passed(),
+            Ending::Exited(_) => {
+                let mut broken = self.output.broken("the output", &together);
+                broken.extend(self.stdout.broken("stdout", stdout));
+                broken.extend(self.stderr.broken("stderr", stderr));
+                Finding::judged(&broken)
+            }
+        };
+        match (finding.result, tail(&together)) {
+            (CheckResult::Passed, _) => finding,
+            (_, "") => finding.with_details("there was no output"),
+            (_, tail) => finding.with_details(tail),
         }
     }
-}
-
-fn failed(what: &str, output: &str) -> Finding {
-    let tail = tail(output);
-    if tail.is_empty() {
-        return Finding::failed(format!("{what}; there was no output"));
-    }
-    Finding::failed(format!("{what}\n{tail}"))
 }
 
 /// The end of an output: what a person looks at first.
@@ -233,8 +451,8 @@ fn tail(output: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::fixture::{Place, world};
     use super::*;
-    use crate::event::CheckResult;
     use crate::proc::Captured;
 
     fn spec(json: serde_json::Value) -> CommandSpec {
@@ -243,13 +461,26 @@ mod tests {
 
     fn command(json: serde_json::Value) -> Command {
         let spec = spec(json);
-        Command {
+        let mut problems = Vec::new();
+        let apart = spec.stdout.is_some() || spec.stderr.is_some();
+        let command = Command {
             script: spec.run,
             variables: BTreeMap::new(),
             timeout: DEFAULT_TIMEOUT,
             expect_exit: spec.expect_exit.unwrap_or(0),
-            matches: spec.matches.map(|pattern| Regex::new(&pattern).unwrap()),
-        }
+            output: Words::new(
+                spec.contains,
+                spec.not_contains,
+                spec.matches,
+                &mut problems,
+            ),
+            apart,
+            stdout: stream("stdout", spec.stdout, Path::new("/"), &mut problems),
+            stderr: stream("stderr", spec.stderr, Path::new("/"), &mut problems),
+            base: Globs::new("files", &spec.files.unwrap_or_default(), &mut problems),
+        };
+        assert_eq!(problems, []);
+        command
     }
 
     fn finished(ending: Ending, text: &str) -> Finished {
@@ -282,17 +513,16 @@ mod tests {
             odd.judge(&finished(Ending::Exited(1), "")).result,
             CheckResult::Passed
         );
-        assert_eq!(
-            odd.judge(&finished(Ending::Exited(0), "")).message,
-            "exit code 0, expected 1; there was no output"
-        );
+        let silent = odd.judge(&finished(Ending::Exited(0), ""));
+        assert_eq!(silent.message, "exit code 0, expected 1");
+        assert_eq!(silent.details, "there was no output");
     }
 
     #[test]
     fn a_time_limit_fails_and_names_the_limit_while_an_interruption_is_no_finding() {
         let check = command(serde_json::json!({"run": "sleep 9999"}));
         let late = check.judge(&finished(Ending::TimedOut, ""));
-        assert_eq!(late.result, CheckResult::Failed);
+        assert_eq!((late.result, late.decisive), (CheckResult::Failed, false));
         assert!(
             late.message.contains("time limit of 10m"),
             "{}",
@@ -345,36 +575,75 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_with_a_command_is_said_at_once() {
-        let problems =
-            spec(serde_json::json!({"run": "echo ${GONE}", "timeout": "0s", "matches": "("}))
-                .build(&BTreeMap::new())
-                .unwrap_err();
-        let fields: Vec<_> = problems
-            .iter()
-            .map(|problem| problem.field.unwrap().0)
-            .collect();
-        assert_eq!(fields, ["run", "timeout", "matches"]);
+        let problems = spec(serde_json::json!({
+            "run": "echo ${GONE}", "timeout": "0s", "matches": "(", "from": "base",
+            "stdout": {}, "stderr": {"schema": {"type": 1}},
+        }))
+        .build(world())
+        .unwrap_err();
+        let places: Vec<String> = problems.iter().map(Problem::place).collect();
+        assert_eq!(
+            places,
+            [
+                "run",
+                "timeout",
+                "matches",
+                "stdout",
+                "stderr.schema",
+                "from"
+            ]
+        );
+        let why = &problems[2].message;
+        assert!(why.contains("unclosed group"), "{why}");
+    }
+
+    #[test]
+    fn each_stream_has_demands_of_its_own() {
+        let check = command(serde_json::json!({
+            "run": "t", "stdout": {"json": {"/ok": true}}, "stderr": {"not_contains": "warning"}
+        }));
+        let run = |stdout: &str, stderr: &str| {
+            let mut finished = finished(Ending::Exited(0), stdout);
+            finished.stderr.text = stderr.to_owned();
+            check.judge(&finished)
+        };
+        assert_eq!(run("{\"ok\": true}", ""), Finding::passed());
+        assert_eq!(
+            run("{\"ok\": true}", "warning: x").message,
+            "stderr contains `warning`"
+        );
+        let broken = run("no", "warning");
         assert!(
-            problems[2].message.contains("unclosed group"),
+            broken.message.starts_with("stdout is not JSON"),
             "{}",
-            problems[2].message
+            broken.message
+        );
+        assert!(
+            broken.message.ends_with("(and 1 more)"),
+            "{}",
+            broken.message
         );
     }
 
     #[tokio::test]
     async fn a_command_that_cannot_be_started_is_an_error_and_not_a_failure() {
-        let context = CheckContext {
-            workspace: "/".into(),
-            reply: String::new(),
-            changes: Vec::new(),
-            launcher: crate::proc::Launcher::new("/nonexistent/supervisor".into()),
-            environment: BTreeMap::new(),
-            redactor: Arc::default(),
-            cancel: tokio_util::sync::CancellationToken::new(),
-        };
+        let place = Place::new();
         let finding = command(serde_json::json!({"run": "true"}))
-            .run(&context)
+            .run(&place.context())
             .await;
         assert_eq!(finding.result, CheckResult::Errored);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_base_without_any_of_the_files_is_an_error() {
+        let place = Place::new();
+        let check = command(serde_json::json!({"run": "true", "files": ["tests/**"]}));
+        let finding = check.run(&place.context()).await;
+        assert_eq!(finding.result, CheckResult::Errored);
+        assert!(
+            finding.message.contains("measure nothing"),
+            "{}",
+            finding.message
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! From what was typed to tasks and their models. Everything that is wrong is said at once, before the first model call.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,10 +74,12 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
 fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
     let mut result = Ok(());
     for task in tasks {
-        if let ModelRef::Scripted { path, .. } = &task.model
-            && let Err(error) = Script::load(path)
-        {
-            result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+        for model in task.judges.values().chain([&task.model]) {
+            if let ModelRef::Scripted { path, .. } = model
+                && let Err(error) = Script::load(path)
+            {
+                result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+            }
         }
     }
     result
@@ -212,16 +214,15 @@ pub(super) fn jobs(
     let mut client: Option<reqwest::Client> = None;
     let mut jobs = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let model: Result<Arc<dyn Model>, (Exit, String)> = match &task.model {
-            ModelRef::Scripted { name, path } => Script::load(path)
-                .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
-                .map_err(|error| (Exit::Usage, error.to_string())),
-            ModelRef::Anthropic { id } => anthropic(id, &mut client, args, settings)
-                .map(|model| Arc::new(model) as Arc<dyn Model>)
-                .map_err(|error| (Exit::Infrastructure, error.message)),
+        let mut named = |reference: &ModelRef| {
+            model(reference, &mut client, args, settings)
+                .map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))
         };
-        let model =
-            model.map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))?;
+        let model = named(&task.model)?;
+        let mut judges = BTreeMap::new();
+        for (name, reference) in &task.judges {
+            judges.insert(name.clone(), named(reference)?);
+        }
         if task.limits.max_cost.is_some() && model.facts().is_none() {
             let message = format!(
                 "`max_cost_usd` needs a model with a known price, and `{}` is not listed",
@@ -235,10 +236,28 @@ pub(super) fn jobs(
         jobs.push(Job {
             task: Arc::new(task),
             model,
+            judges,
             earlier: Vec::new(),
         });
     }
     Ok(jobs)
+}
+
+/// The model that a task names, or why there is none.
+fn model(
+    reference: &ModelRef,
+    client: &mut Option<reqwest::Client>,
+    args: &RunArgs,
+    settings: &Settings,
+) -> Result<Arc<dyn Model>, (Exit, String)> {
+    match reference {
+        ModelRef::Scripted { name, path } => Script::load(path)
+            .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
+            .map_err(|error| (Exit::Usage, error.to_string())),
+        ModelRef::Anthropic { id } => anthropic(id, client, args, settings)
+            .map(|model| Arc::new(model) as Arc<dyn Model>)
+            .map_err(|error| (Exit::Infrastructure, error.message)),
+    }
 }
 
 /// One HTTP client is shared by all tasks.

@@ -3,7 +3,9 @@
 //! ```text
 //! <out>/run.lock                              locked while a run uses the directory
 //! <out>/run.json                              the plan, written first
+//! <out>/baseline.json                         what the run was compared with, of a run with `--baseline`
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
+//! <out>/<task>/<attempt>/output.json          the structured answer, of a task with `output_schema`
 //! <out>/<task>/<attempt>/output/              whole outputs that a preview stands for
 //! <out>/junit.xml, summary.json, summary.md,  made again by `agent-batch report`
 //!       report.html, comment.md, gl-code-quality-report.json
@@ -31,6 +33,10 @@ pub const LOCK: &str = "run.lock";
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The file with what an attempt changed, for `git apply`.
 pub const PATCH: &str = "changes.patch";
+/// What the run was compared with.
+pub const BASELINE: &str = "baseline.json";
+/// The structured answer's file.
+pub const ANSWER: &str = "output.json";
 /// The directory of whole outputs.
 pub const OUTPUT: &str = "output";
 

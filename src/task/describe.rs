@@ -84,6 +84,9 @@ pub fn describe(task: &Task) -> String {
             "none: the task passes when the model says that it is done",
         );
     }
+    for name in task.judges.keys() {
+        table.row("judge", name);
+    }
     for check in &task.checks {
         table.row("check", &check.title());
     }

@@ -26,6 +26,7 @@ mod suggest;
 mod tree;
 mod trials_spec;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,6 +103,10 @@ pub struct Task {
     pub network: crate::sandbox::Network,
     /// Checks in order.
     pub checks: Vec<Arc<dyn Check>>,
+    /// The schema of the structured answer, if the task demands one.
+    pub output_schema: Option<Arc<serde_json::Value>>,
+    /// The models of the checks that judge, by the names in the file.
+    pub judges: BTreeMap<String, ModelRef>,
     /// Hooks in order.
     pub hooks: Vec<crate::hook::HookSpec>,
     /// How often it is run as a measurement, and how many of these runs have to pass.

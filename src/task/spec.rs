@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::matrix_spec::MatrixSpec;
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
-use crate::check::{CheckSpec, TimeSpan};
+use crate::check::{CheckSpec, SchemaSpec, TimeSpan};
 use crate::hook::HookEvent;
 use crate::outcome::OnDenied;
 use crate::policy::Mode;
@@ -61,6 +61,10 @@ pub struct TaskSpec {
     /// What the work is measured by, after the agent is done.
     #[serde(default)]
     pub checks: Vec<CheckSpec>,
+    /// The form of the task's answer: a JSON Schema of an object, or the path of a file with one. The model is then offered
+    /// a tool `StructuredOutput` that takes such an object; the answer is stored as `output.json` beside the transcript, and
+    /// a task without one fails.
+    pub output_schema: Option<SchemaSpec>,
     /// Programs that are asked or told about the agent's actions, by event.
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]

@@ -12,10 +12,12 @@ mod fixture;
 mod glob;
 mod grep;
 mod input;
+mod mismatch;
 mod patch;
 mod read;
 mod registry;
 mod seen;
+mod structured_output;
 mod target;
 mod write;
 
@@ -32,8 +34,10 @@ use crate::policy::{Action, Permit};
 use crate::proc::Launcher;
 use crate::redact::Redactor;
 
+pub use self::mismatch::mismatches;
 pub use self::registry::Registry;
 pub use self::seen::Seen;
+pub use self::structured_output::{NAME as STRUCTURED_OUTPUT, StructuredOutput};
 
 /// Something that a model can call.
 #[async_trait]

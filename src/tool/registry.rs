@@ -1,18 +1,12 @@
 //! The table of a task's tools, and the check of their inputs.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jsonschema::Validator;
-use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::{Value, json};
 
 use super::Tool;
-
-/// Most complaints about one input.
-const COMPLAINTS: usize = 5;
-/// Most characters of a value shown in a complaint.
-const VALUE_LIMIT: usize = 80;
+use super::mismatch::{mismatches, shown};
 
 /// The tools of a task, in a stable order.
 #[derive(Default, Clone)]
@@ -116,25 +110,13 @@ impl Registry {
                 self.names().join(", ")
             ));
         };
-        let mut errors = entry.validator.iter_errors(input);
-        let mut text = String::new();
-        for error in errors.by_ref().take(COMPLAINTS) {
-            let _ = write!(
-                text,
-                "\n- at {}: {}",
-                place(error.instance_path().as_str(), error.kind()),
-                complaint(error.kind(), error.instance())
-            );
-        }
-        if text.is_empty() {
+        let found = mismatches(&entry.validator, input);
+        if found.is_empty() {
             return Ok(());
         }
-        let more = errors.count();
-        if more > 0 {
-            let _ = write!(text, "\n- and {more} more");
-        }
+        let text = found.join("\n- ");
         Err(format!(
-            "the input does not fit the schema of `{name}`:{text}"
+            "the input does not fit the schema of `{name}`:\n- {text}"
         ))
     }
 
@@ -146,85 +128,6 @@ impl Registry {
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.names()).finish()
-    }
-}
-
-/// The JSON pointer; for a property that is missing, where it would be.
-fn place(pointer: &str, kind: &ValidationErrorKind) -> String {
-    let missing = match kind {
-        ValidationErrorKind::Required { property } => property.as_str(),
-        _ => None,
-    };
-    match missing {
-        Some(name) => {
-            let name = name.replace('~', "~0").replace('/', "~1");
-            format!("`{}`", shown(&format!("{pointer}/{name}")))
-        }
-        None if pointer.is_empty() => "the root".to_owned(),
-        None => format!("`{}`", shown(pointer)),
-    }
-}
-
-/// What was expected and what was found.
-fn complaint(kind: &ValidationErrorKind, found: &Value) -> String {
-    match kind {
-        ValidationErrorKind::Required { .. } => {
-            "expected a value, which is required, found none".to_owned()
-        }
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let names: Vec<String> = unexpected
-                .iter()
-                .take(COMPLAINTS)
-                .map(|name| format!("`{}`", shown(name)))
-                .collect();
-            format!(
-                "expected only properties of the schema, found {}",
-                names.join(", ")
-            )
-        }
-        ValidationErrorKind::Type { kind } => {
-            let expected = match kind {
-                TypeKind::Single(kind) => kind.to_string(),
-                TypeKind::Multiple(kinds) => {
-                    let mut kinds: Vec<String> =
-                        kinds.iter().map(|kind| kind.to_string()).collect();
-                    // What somebody has to write comes before what they may leave out.
-                    kinds.sort_by_key(|kind| kind == "null");
-                    kinds.join(" or ")
-                }
-            };
-            format!("expected {expected}, found {}", described(found))
-        }
-        ValidationErrorKind::Enum { options } => format!(
-            "expected one of {}, found {}",
-            shown(&options.to_string()),
-            described(found)
-        ),
-        other => format!(
-            "expected a value that satisfies `{}`, found {}",
-            shown(other.keyword()),
-            described(found)
-        ),
-    }
-}
-
-fn described(value: &Value) -> String {
-    let kind = match value {
-        Value::Null => return "null".to_owned(),
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("the {kind} `{}`", shown(&value.to_string()))
-}
-
-/// A foreign text, short enough for a message.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(VALUE_LIMIT) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }
 

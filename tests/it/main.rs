@@ -14,6 +14,7 @@
 mod action;
 mod architecture;
 mod bash_fuzz;
+mod checks;
 mod corpus;
 mod endings;
 mod examples;

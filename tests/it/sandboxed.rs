@@ -880,6 +880,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         jobs: vec![Job {
             task: Arc::new(task),
             model,
+            judges: std::collections::BTreeMap::new(),
             earlier: Vec::new(),
         }],
         parallel: 1,

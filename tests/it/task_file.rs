@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_batch::check::{CheckContext, Finding};
+use agent_batch::check::{self, CallLog, CheckContext, Finding, Taken};
 use agent_batch::event::CheckResult;
 use agent_batch::outcome::{OnDenied, Trials};
 use agent_batch::policy::Mode;
@@ -21,7 +21,7 @@ use agent_batch::task::{
     project_schema, render_all, schema,
 };
 use agent_batch::usage::Usd;
-use agent_batch::workspace::Isolation;
+use agent_batch::workspace::{Isolation, Workspace};
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
@@ -640,18 +640,28 @@ async fn run_checks(checks: &str) -> Vec<Finding> {
         .env
         .insert("TITLE".to_owned(), "a\"; touch pwned; \"".to_owned());
     let loaded = load(&[file(&path)], None, &options).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let prepared = Workspace::prepare(&workspace, Isolation::None, scratch.path()).unwrap();
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_agent-batch").into());
     let context = CheckContext {
-        workspace: workspace.clone(),
-        reply: "done".to_owned(),
+        workspace: &prepared,
         changes: Vec::new(),
-        launcher: Launcher::new(env!("CARGO_BIN_EXE_agent-batch").into()),
+        turns: vec!["x".to_owned()],
+        reply: "done".to_owned(),
+        output: None,
+        calls: CallLog::default(),
+        taken: Taken::default(),
+        judges: BTreeMap::new(),
+        scratch: scratch.path().to_path_buf(),
+        launcher: launcher.clone(),
+        held_to: &|_| launcher.clone(),
         environment: options.env.clone(),
         redactor: Arc::default(),
         cancel: CancellationToken::new(),
     };
     let mut findings = Vec::new();
-    for check in &loaded.tasks[0].checks {
-        findings.push(check.run(&context).await);
+    for one in &loaded.tasks[0].checks {
+        findings.push(check::run(one.as_ref(), &context).await);
     }
     assert!(!workspace.join("pwned").exists(), "a value became code");
     findings

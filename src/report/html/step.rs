@@ -165,12 +165,19 @@ fn decision(decision: &Decision) -> Markup {
     }
 }
 
-/// The fields of the input; the one that the line above shows already is left out.
+/// The fields of the input, without the one that the line above shows already and what a diff below shows better.
 fn input(call: &Call) -> Markup {
+    let has_diff = call
+        .answer
+        .as_ref()
+        .is_some_and(|answer| diff::is_diff(&answer.content));
+    let is_told = |name: &str, value: &str| {
+        value == call.headline || (has_diff && matches!(name, "old_string" | "new_string"))
+    };
     let fields: Vec<_> = call
         .input
         .iter()
-        .filter(|(_, value)| *value != call.headline)
+        .filter(|(name, value)| !is_told(name, value))
         .collect();
     html! {
         @if !fields.is_empty() { dl.input {

@@ -114,7 +114,7 @@ fn head(task: &TaskSummary, opening: &Opening) -> Markup {
         h2 { (badge(task)) " " span.name { (line(&task.name, 200)) } (tags(task)) }
         @if let Some(description) = description.filter(|text| !text.is_empty()) { p.about { (description) } }
         p.about { @for (index, fact) in about.iter().enumerate() { @if index > 0 { " · " } (fact) } " · " a href="#Tasks" { "All tasks" } }
-        @if task.verdict() != Verdict::Passed || !task.denials.is_empty() { p.lead { (prose(&line(&task.message, 1000))) } }
+        @if task.verdict() != Verdict::Passed { p.lead { (prose(&line(&task.message, 1000))) } }
     }
 }
 

@@ -315,7 +315,9 @@ impl TaskSummary {
                 .map(|(cost, more)| cost.saturating_add(more));
         }
         for denial in &mut self.denials.items {
-            denial.expected |= check.expected_denials.contains(&denial.tool_use_id);
+            denial.expected |= check.expected_denials.iter().any(|call| {
+                call.step == denial.step && record::name(&call.tool_use_id) == denial.tool_use_id
+            });
         }
         self.now(format!(
             "running checks, after check {}",

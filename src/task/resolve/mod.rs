@@ -311,6 +311,8 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let (sandbox, network) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
+    let mut allow = permissions.allow;
+    allow.extend(checks::output_rule(cx, checks.output_schema.as_ref()));
     let repetition = repetition::resolve(cx, findings);
     if findings.errors.len() > before {
         return None;
@@ -327,7 +329,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         turns,
         tools,
         mode: permissions.mode,
-        allow: permissions.allow,
+        allow,
         deny: permissions.deny,
         on_denied: permissions.on_denied,
         additional: permissions.additional,
@@ -338,7 +340,9 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         include_ignored: workspace.include_ignored,
         sandbox,
         network,
-        checks,
+        checks: checks.list,
+        output_schema: checks.output_schema,
+        judges: checks.judges,
         hooks,
         trials: repetition.trials,
         retries: repetition.retries,

@@ -33,8 +33,17 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Model
         }
         return None;
     };
-    check_ceiling(cx, &named, findings);
-    parse(cx, &named, findings)
+    resolve_named(cx, &named, findings)
+}
+
+/// A model that is named somewhere, under the policy's ceiling.
+pub(super) fn resolve_named(
+    cx: &Context<'_>,
+    named: &At<'_, &String>,
+    findings: &mut Findings,
+) -> Option<ModelRef> {
+    check_ceiling(cx, named, findings);
+    parse(cx, named, findings)
 }
 
 fn parse(cx: &Context<'_>, named: &At<'_, &String>, findings: &mut Findings) -> Option<ModelRef> {

@@ -1,0 +1,157 @@
+//! YAML of an agent as a value. It may be written to hurt: aliases that repeat each other unfold to more than any memory
+//! holds, so what comes out is counted while it is made.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess};
+use serde_json::{Map, Number, Value};
+
+/// The most values that a document may unfold to.
+const MOST_VALUES: usize = 200_000;
+/// The most bytes of text that it may unfold to.
+const MOST_TEXT: usize = 32 * 1024 * 1024;
+
+/// Parses one document.
+///
+/// # Errors
+/// It is not YAML, holds more than one document or more than can be looked at, or has what JSON has not: keys that are no
+/// text, tags, numbers that are none. One line.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let room = Room {
+        values: Cell::new(MOST_VALUES),
+        text: Cell::new(MOST_TEXT),
+    };
+    Seed(&room)
+        .deserialize(serde_yaml::Deserializer::from_str(text))
+        .map_err(|error| super::clipped(&error.to_string().replace('\n', " "), 300))
+}
+
+struct Room {
+    values: Cell<usize>,
+    text: Cell<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a>(&'a Room);
+
+impl Seed<'_> {
+    fn take<E: de::Error>(self, value: Value, text: usize) -> Result<Value, E> {
+        let left = self.0.values.get().checked_sub(1);
+        let text_left = self.0.text.get().checked_sub(text);
+        let (Some(left), Some(text_left)) = (left, text_left) else {
+            return Err(E::custom(format_args!(
+                "it unfolds to more than {MOST_VALUES} values or {} MiB of text",
+                MOST_TEXT / 1024 / 1024
+            )));
+        };
+        self.0.values.set(left);
+        self.0.text.set(text_left);
+        Ok(value)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> de::Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what JSON has too")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        self.take(Value::Null, 0)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        self.take(value.into(), 0)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        self.take(value.into(), 0)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        self.take(value.into(), 0)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value)
+            .ok_or_else(|| E::custom(format_args!("`{value}` is no number of JSON")))?;
+        self.take(number.into(), 0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        self.take(text.into(), text.len())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(self)? {
+            items.push(item);
+        }
+        self.take(items.into(), 0)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            let length = key.len();
+            let value = access.next_value_seed(self)?;
+            if fields.insert(key, value).is_some() {
+                return Err(de::Error::custom("a key stands twice in one map"));
+            }
+            self.take::<A::Error>(Value::Null, length)?;
+        }
+        self.take(fields.into(), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn yaml_becomes_what_json_would_say() {
+        let text = "a: [1, -2, 1.5, yes, true, ~]\nb: &x { c: d }\ne: *x\n";
+        assert_eq!(
+            parse(text).unwrap(),
+            json!({"a": [1, -2, 1.5, "yes", true, null], "b": {"c": "d"}, "e": {"c": "d"}})
+        );
+    }
+
+    #[test]
+    fn what_unfolds_beyond_measure_is_refused_before_it_does() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let inner = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+        }
+        assert!(parse(&bomb).is_err());
+        let text = "x".repeat(1024 * 1024);
+        let repeated = format!("a: &a {text}\nb: [{}]\n", vec!["*a"; 100].join(", "));
+        assert!(parse(&repeated).unwrap_err().contains("unfolds"));
+    }
+
+    #[test]
+    fn what_json_has_not_is_refused_on_one_line() {
+        for bad in [
+            "a: !t x",
+            "? [1]\n: x",
+            "a: .nan",
+            "a: 1\na: 2",
+            "a: 1\n---\nb: 2",
+            "a: [",
+        ] {
+            assert!(!parse(bad).unwrap_err().contains('\n'), "{bad}");
+        }
+    }
+}
