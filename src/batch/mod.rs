@@ -124,8 +124,10 @@ impl Batch {
                 };
                 let job = waiting.remove(next);
                 let (batch, own, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
+                let last = job.earlier.iter().map(|earlier| earlier.number).max();
+                let number = last.unwrap_or(0).saturating_add(1);
                 let started =
-                    running.spawn(async move { attempt::run(&batch, &own, 1, &cancel).await });
+                    running.spawn(async move { attempt::run(&batch, &own, number, &cancel).await });
                 busy.insert(started.id(), &job.task);
             }
             let ended = match running.join_next_with_id().await {

@@ -1,5 +1,6 @@
 //! What was typed: no I/O happens to fill these.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,8 +33,10 @@ pub(super) enum Command {
     Explain(ExplainArgs),
     /// Make every report of a run directory again, from its transcripts alone
     Report(ReportArgs),
-    /// Print a transcript for a person
+    /// Print a transcript for a person, or events of it
     Show(ShowArgs),
+    /// Print a transcript in a format of others, for their viewers
+    Export(ExportArgs),
     /// Print the JSON Schema of task files, of transcripts or of `summary.json`
     Schema(SchemaArgs),
     /// Run one process and everything that it starts under supervision
@@ -56,6 +59,9 @@ pub(super) struct TaskArgs {
     /// Project configuration: defaults for tasks and the policy ceiling [default: agent-batch.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(super) project: Option<PathBuf>,
+    /// Only the tasks for which this holds, as in `tag(nightly) & !name(slow*)`
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(super) filter: Option<String>,
     /// Model for every task, in place of the one in the task file
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
@@ -92,6 +98,8 @@ pub(super) struct RunArgs {
     /// Run directory: transcripts and reports
     #[arg(long, short, value_name = "DIR", default_value = "agent-batch-results")]
     pub(super) out: PathBuf,
+    #[command(flatten)]
+    pub(super) plan: PlanArgs,
     /// Tasks at the same time
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
@@ -115,6 +123,29 @@ pub(super) struct RunArgs {
     pub(super) github: When,
     #[command(flatten)]
     pub(super) forms: FormArgs,
+}
+
+/// Which part of the plan.
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// Go on with the run in DIR: run what is missing or ended in infrastructure, and repeat nothing that is finished
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "list"])]
+    pub(super) resume: Option<PathBuf>,
+    /// Go on although tasks were changed, added or removed since; what was changed is run again
+    #[arg(long, requires = "resume")]
+    pub(super) resume_changed: bool,
+    /// Run one part of the plan: INDEX/TOTAL from 1, or `auto` (`auto/TOTAL`) for what the CI system says
+    #[arg(long, value_name = "SHARD")]
+    pub(super) shard: Option<String>,
+    /// Deal tasks out to shards, and start them, by how long they took: a `summary.json`, or a run directory
+    #[arg(long, value_name = "PATH")]
+    pub(super) history: Vec<PathBuf>,
+    /// Print the plan and run nothing
+    #[arg(long)]
+    pub(super) list: bool,
+    /// How the plan is printed
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text, requires = "list")]
+    pub(super) list_format: ListFormat,
 }
 
 /// Validate.
@@ -144,9 +175,12 @@ pub(super) struct ExplainArgs {
 /// Report.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// The run directory
-    #[arg(value_name = "DIR")]
-    pub(super) dir: PathBuf,
+    /// The run directory; several, or a glob, with `--out`
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) dirs: Vec<PathBuf>,
+    /// Join the run directories of shards into this one, and prove that none is missing
+    #[arg(long, short, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
     pub(super) github: When,
@@ -154,12 +188,89 @@ pub(super) struct ReportArgs {
     pub(super) forms: FormArgs,
 }
 
+/// Which transcript.
+#[derive(Debug, Args)]
+pub(super) struct TranscriptArgs {
+    /// A transcript, the directory of an attempt, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
 /// Show.
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// A transcript, `-` for standard input
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) transcript: TranscriptArgs,
+    /// `text` for a person, `json` for the events as they are stored
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text, value_name = "FORMAT")]
+    pub(super) format: ShowFormat,
+    /// Only this step, or these: `3`, `2..5`
+    #[arg(long, value_name = "STEPS", value_parser = steps)]
+    pub(super) step: Option<RangeInclusive<u32>>,
+    /// Only calls of this tool, with the replies that asked for them
+    #[arg(long, value_name = "NAME")]
+    pub(super) tool: Option<String>,
+    /// Only what was denied, by the gate or by a hook
+    #[arg(long)]
+    pub(super) denied: bool,
+    /// Only what went wrong: failed calls and hooks, retried model calls, checks that did not pass
+    #[arg(long)]
+    pub(super) errors: bool,
+}
+
+/// Export.
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    pub(super) transcript: TranscriptArgs,
+    /// `stream-json` for viewers of Claude Code's transcripts, `atif` for tools of the benchmark field
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(super) format: ExportFormat,
+}
+
+/// What `show` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShowFormat {
+    /// For a person
+    Text,
+    /// The events as they are stored, one a line
+    Json,
+}
+
+/// What `export` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// Claude Code's lines
+    StreamJson,
+    /// The Agent Trajectory Interchange Format
+    Atif,
+}
+
+impl From<ExportFormat> for crate::report::export::Format {
+    fn from(typed: ExportFormat) -> Self {
+        match typed {
+            ExportFormat::StreamJson => Self::StreamJson,
+            ExportFormat::Atif => Self::Atif,
+        }
+    }
+}
+
+/// `3` or `2..5`, both ends included.
+fn steps(typed: &str) -> Result<RangeInclusive<u32>, String> {
+    let number = |text: &str| {
+        let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| {
+            format!("expected a step like `3` or steps like `2..5`, found `{typed}`")
+        })
+    };
+    let (first, last) = typed.split_once("..").unwrap_or((typed, typed));
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!(
+            "expected the first step before the last one, found `{typed}`"
+        ));
+    }
+    Ok(first..=last)
 }
 
 /// Schema.
@@ -174,6 +285,15 @@ pub(super) struct SchemaArgs {
     /// The schema of `summary.json` instead
     #[arg(long, conflicts_with_all = ["project", "transcript"])]
     pub(super) summary: bool,
+}
+
+/// How the plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ListFormat {
+    /// A line for each task
+    Text,
+    /// One JSON document
+    Json,
 }
 
 /// When something is done.
@@ -231,6 +351,15 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn steps_are_one_or_a_range() {
+        assert_eq!(steps("3"), Ok(3..=3));
+        assert_eq!(steps("2..5"), Ok(2..=5));
+        for wrong in ["", "0", "x", "5..2", "1..", "-1"] {
+            assert!(steps(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use globset::GlobBuilder;
 
 use crate::batch::Job;
+use crate::batch::plan::filter::Filter;
 use crate::cli::args::{RunArgs, TaskArgs};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, say};
@@ -23,6 +24,9 @@ use crate::text;
 const KEY: &str = "ANTHROPIC_API_KEY";
 /// The variable that names another address of it.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";
+
+/// How many tasks and tags are named in one sentence.
+const NAMED: usize = 20;
 
 /// The largest file of extra root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 * 1024 * 1024;
@@ -52,7 +56,10 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
                     + "\n"));
             }
             read_scripts(&loaded.tasks)?;
-            Ok(loaded)
+            match &args.filter {
+                Some(filter) => chosen(loaded, filter),
+                None => Ok(loaded),
+            }
         }
         Err(diagnostics) => {
             say(&(task::render_all(&diagnostics, false).trim_end().to_owned() + "\n"));
@@ -68,6 +75,44 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             ))
         }
     }
+}
+
+/// The tasks that a filter chooses. One that chooses none is a mistake, and so, most of the time, is a condition that is true
+/// of no task.
+fn chosen(mut loaded: Loaded, filter: &str) -> Result<Loaded, Exit> {
+    let filter = Filter::parse(filter).map_err(|diagnostic| {
+        say(&(diagnostic.render(false) + "\n"));
+        fail(
+            Exit::Usage,
+            "the filter was not understood; no model was called",
+        )
+    })?;
+    for condition in filter.idle(&loaded.tasks) {
+        say(&format!(
+            "warning: --filter: `{condition}` is true of no task"
+        ));
+    }
+    let names: Vec<String> = loaded.tasks.iter().map(|task| task.name.clone()).collect();
+    let tags: BTreeSet<String> = loaded
+        .tasks
+        .iter()
+        .flat_map(|task| task.tags.iter().cloned())
+        .collect();
+    loaded.tasks.retain(|task| filter.chooses(task));
+    if loaded.tasks.is_empty() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        let tags = match tags.as_slice() {
+            [] => "they have no tags".to_owned(),
+            tags => format!("their tags are {}", text::some(tags, NAMED)),
+        };
+        let message = format!(
+            "the filter chooses no task; there are {}; {tags}",
+            text::some(&names, NAMED)
+        );
+        return Err(fail(Exit::Usage, &message));
+    }
+    Ok(loaded)
 }
 
 /// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
@@ -120,6 +165,16 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
                 "there is no command or file `{argument}`; tasks are run by `agent-batch TASK...`, and the commands are {commands}"
             ));
         }
+        // On Windows a backslash separates; elsewhere it does when nothing is found otherwise.
+        let slashed = argument.replace('\\', "/");
+        let is_windows_like = argument.contains('\\')
+            && path.symlink_metadata().is_err()
+            && matches(argument, base).is_ok_and(|found| found.is_empty());
+        let (argument, path) = if is_windows_like {
+            (&slashed, base.join(&slashed))
+        } else {
+            (argument, path)
+        };
         let found = if path.is_dir() {
             yaml_files(Path::new(argument), base)?
         } else if path.symlink_metadata().is_ok() || !argument.contains(['*', '?', '[', '{']) {
@@ -165,6 +220,15 @@ fn yaml_files(directory: &Path, base: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// The files that a glob matches, for shells that did not expand it. `*` stays in one directory, `**` crosses.
 fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, String> {
+    matching(pattern, base, Path::is_file)
+}
+
+/// What a glob matches and `is_meant`.
+pub(super) fn matching(
+    pattern: &str,
+    base: &Path,
+    is_meant: fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, String> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let matcher = glob
         .map_err(|error| format!("`{pattern}` is no glob: {}", error.kind()))?
@@ -191,7 +255,7 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found: Vec<PathBuf> = walk
         .build()
         .flatten()
-        .filter(|entry| entry.path().is_file())
+        .filter(|entry| is_meant(entry.path()))
         .map(|entry| {
             entry
                 .path()

@@ -5,9 +5,12 @@
 
 mod args;
 mod check;
+mod claim;
 mod explain;
+mod export;
 mod github;
 mod load;
+mod plan;
 mod report;
 mod run;
 mod schema;
@@ -102,6 +105,7 @@ fn run_command(cli: Cli) -> Exit {
         Some(Command::Explain(args)) => explain::explain(&args, &settings),
         Some(Command::Report(args)) => report::report(&args, &settings),
         Some(Command::Show(args)) => show::show(&args),
+        Some(Command::Export(args)) => export::export(&args),
         Some(Command::Schema(args)) => schema::schema(&args),
         Some(Command::Supervise | Command::Confine | Command::ProbeSandbox) => Exit::Usage,
     }

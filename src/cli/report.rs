@@ -1,39 +1,145 @@
-//! `agent-batch report`: every report of a run directory again, from its transcripts alone.
+//! `agent-batch report`: every report of a run directory again, from its transcripts alone; or of several, joined.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::args::ReportArgs;
+use crate::cli::claim::claim;
 use crate::cli::settings::Settings;
-use crate::cli::{fail, run, say};
+use crate::cli::{fail, load, run, say};
 use crate::file;
 use crate::outcome::Exit;
+use crate::report::merge::{self, Member};
 use crate::report::run_dir;
 
 /// Makes the reports again and gives the exit code that the run has earned.
 pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
-    let directory = settings.base.join(&args.dir);
-    if is_in_use(&directory) {
-        say(&format!(
-            "note: a run is still using `{}`; this is its state now",
-            args.dir.display()
-        ));
+    let dirs = match directories(&args.dirs, &settings.base) {
+        Ok(dirs) => dirs,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    for dir in &dirs {
+        if is_in_use(&settings.base.join(dir)) {
+            say(&format!(
+                "note: a run is still using `{}`; this is its state now",
+                dir.display()
+            ));
+        }
     }
+    match (&args.out, dirs.as_slice()) {
+        (Some(out), dirs) => match join(dirs, out, settings) {
+            Ok(()) => again(out, args, settings),
+            Err((exit, message)) => fail(exit, &message),
+        },
+        (None, [dir]) => again(dir, args, settings),
+        (None, several) => fail(
+            Exit::Usage,
+            &format!(
+                "{} run directories are joined into another one; name it with `--out DIR`",
+                several.len()
+            ),
+        ),
+    }
+}
+
+fn again(dir: &Path, args: &ReportArgs, settings: &Settings) -> Exit {
+    let directory = settings.base.join(dir);
     match run_dir::load(&directory) {
         Ok(mut loaded) => {
             for damage in &loaded.damages {
                 say(&format!("warning: {damage}"));
             }
-            loaded.summary.dir = args.dir.to_string_lossy().into_owned();
-            run::conclude(
+            loaded.summary.dir = dir.to_string_lossy().into_owned();
+            let exit = run::conclude(
                 &loaded.summary,
                 &directory,
                 settings.forms(&args.forms),
                 settings.github(args.github),
                 settings,
-            )
+            );
+            let faults = loaded.summary.faults();
+            if !faults.is_empty() {
+                say(&format!(
+                    "error: the merge is incomplete, so there is no verdict: {}",
+                    faults.join("; ")
+                ));
+            }
+            exit
         }
         Err(error) => fail(Exit::Usage, &error.to_string()),
     }
+}
+
+/// The directories that the arguments mean, each once. Globs are expanded for shells that did not.
+fn directories(arguments: &[PathBuf], base: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for argument in arguments {
+        let text = argument.to_string_lossy();
+        let is_glob = text.contains(['*', '?', '[', '{']);
+        let matching = if is_glob && base.join(argument).symlink_metadata().is_err() {
+            let matching = load::matching(text.trim_end_matches('/'), base, Path::is_dir)?;
+            if matching.is_empty() {
+                return Err(format!(
+                    "nothing matches `{text}`; expected run directories"
+                ));
+            }
+            matching
+        } else {
+            vec![argument.clone()]
+        };
+        for path in matching {
+            if !found.contains(&path) {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Makes one run directory out of those of shards. What is missing is in its plan, so that every report tells it.
+fn join(dirs: &[PathBuf], out: &Path, settings: &Settings) -> Result<(), (Exit, String)> {
+    let target = settings.base.join(out);
+    let physical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let members: Vec<Member> = dirs
+        .iter()
+        .map(|dir| Member::read(&dir.to_string_lossy(), settings.base.join(dir)))
+        .collect();
+    let (own, paths) = (
+        physical(&target),
+        members.iter().map(|one| physical(&one.path)),
+    );
+    for path in paths {
+        if path.starts_with(&own) || own.starts_with(&path) {
+            let message = format!(
+                "`{}` lies in `{}` or the other way round, and it is emptied first; name another one with `--out`",
+                out.display(),
+                path.display()
+            );
+            return Err((Exit::Usage, message));
+        }
+    }
+    let Some(joined) = merge::judge(&members) else {
+        let told: Vec<String> = members
+            .iter()
+            .filter_map(|member| member.found.as_ref().err().cloned())
+            .collect();
+        let message = format!("there is no run directory to join: {}", told.join("; "));
+        return Err((Exit::Usage, message));
+    };
+    for warning in &joined.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    let claimed = claim(&target, out)?;
+    claimed.begin(&joined.plan)?;
+    for (task, source) in &joined.sources {
+        let skipped = merge::copy(task, source, &target)
+            .map_err(|error| (Exit::Infrastructure, error.to_string()))?;
+        for path in skipped {
+            say(&format!(
+                "warning: `{path}` is no regular file and was left out"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a run holds the directory's lock.

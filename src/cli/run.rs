@@ -1,14 +1,17 @@
 //! `agent-batch TASK...`: run tasks, write every report, return the exit code that tells the truth.
 
-use std::fs::{self, File};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::plan::resume;
 use crate::batch::{Batch, Job, Pinned, Scratch};
 use crate::cli::args::{RunArgs, When};
+use crate::cli::claim::{Claimed, Refusal, claim};
+use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, github, load, redactor, say, workspaces};
 use crate::clock::Clock;
@@ -17,8 +20,8 @@ use crate::outcome::Exit;
 use crate::proc::Launcher;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
-use crate::report::{Forms, PlannedTask, RunPlan, Summary, account, files, run_dir};
-use crate::task::PROJECT_FILE;
+use crate::report::{Forms, RunPlan, Summary, account, files};
+use crate::task::{PROJECT_FILE, Task};
 use crate::text;
 
 /// Runs tasks.
@@ -27,29 +30,21 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let jobs = match load::jobs(loaded.tasks, args, settings) {
-        Ok(jobs) => jobs,
-        Err(exit) => return exit,
-    };
-    if let Err(message) = workspaces::verify(jobs.iter().map(|job| &*job.task), settings) {
+    if let Err(message) = workspaces::verify(loaded.tasks.iter(), settings) {
         return fail(Exit::Usage, &message);
     }
     let clock = Clock::system();
-    let plan = RunPlan::new(
-        env!("CARGO_PKG_VERSION"),
-        clock.now(),
-        args.jobs.into(),
-        jobs.iter().map(planned).collect(),
-    );
-    let out = settings.base.join(&args.out);
-    let _lock = match claim(&out, &plan) {
-        Ok(lock) => lock,
+    let Prepared {
+        jobs,
+        out,
+        summary,
+        lock: _lock,
+    } = match prepare(loaded.tasks, args, settings, &clock) {
+        Ok(Some(prepared)) => prepared,
+        Ok(None) => return Exit::Passed,
         Err((exit, message)) => return fail(exit, &message),
     };
-    let summary = Arc::new(Mutex::new(Fold(Summary::new(
-        plan,
-        args.out.to_string_lossy(),
-    ))));
+    let summary = Arc::new(Mutex::new(Fold(summary)));
     let screen = Screen::new(args, settings, jobs.len());
     let batch = match batch(
         jobs,
@@ -220,101 +215,81 @@ fn batch(
     })
 }
 
-fn planned(job: &Job) -> PlannedTask {
-    let task = &job.task;
-    PlannedTask {
-        name: task.name.clone(),
-        file: task.file.clone(),
-        line: task.line,
-        model: job.model.name().to_owned(),
-        mode: task.mode.name().to_owned(),
-        tags: task.tags.clone(),
-        isolation: task.isolation.name().to_owned(),
-        on_denied: task.on_denied,
-        quarantine: None,
-        trials: task.trials,
-        retries: task.retries,
-        group: task.group.clone(),
-        matrix: task.matrix.iter().cloned().collect(),
-        definition_sha256: task.definition_sha256.clone(),
-    }
+/// What a run starts with.
+struct Prepared {
+    jobs: Vec<Job>,
+    /// The run directory, absolute.
+    out: PathBuf,
+    /// What has happened so far: nothing, unless the run goes on with an earlier one.
+    summary: Summary,
+    lock: Claimed,
 }
 
-/// Takes the run directory: empties an earlier run's, writes the plan, and keeps others out until the lock is dropped.
-fn claim(out: &Path, plan: &RunPlan) -> Result<File, (Exit, String)> {
-    let io = |error: io::Error| {
-        (
-            Exit::Infrastructure,
-            format!("the run directory `{}`: {error}", out.display()),
-        )
-    };
-    let is_foreign =
-        out.is_dir() && !out.join(run_dir::PLAN).is_file() && !is_empty(out).map_err(io)?;
-    if is_foreign || (out.exists() && !out.is_dir()) {
-        let message = format!(
-            "`{}` exists and is not a run directory; name another one with `--out`",
-            out.display()
-        );
-        return Err((Exit::Usage, message));
+/// Makes the plan, takes the run directory and chooses what is left to do. `None`: the plan was only to be shown.
+fn prepare(
+    tasks: Vec<Task>,
+    args: &RunArgs,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Option<Prepared>, Refusal> {
+    let usage = |message| (Exit::Usage, message);
+    let mut dealing = Dealing::read(args, settings).map_err(usage)?;
+    let mut plan = RunPlan::new(
+        env!("CARGO_PKG_VERSION"),
+        clock.now(),
+        args.jobs.into(),
+        tasks.iter().map(plan::planned).collect(),
+    );
+    if args.plan.list {
+        dealing.deal(&mut plan);
+        plan::list(&plan, args.plan.list_format);
+        return Ok(None);
     }
-    fs::create_dir_all(out).map_err(io)?;
-    let lock = lock_file(&out.join(run_dir::LOCK)).map_err(io)?;
-    if lock.try_lock().is_err() {
-        let message = format!(
-            "another run is using `{}`; name another one with `--out`",
-            out.display()
-        );
-        return Err((Exit::Infrastructure, message));
-    }
-    clear(out).map_err(io)?;
-    fs::write(out.join(run_dir::IGNORE), "*\n").map_err(io)?;
-    let plan = plan.to_json().map_err(|error| io(error.into()))?;
-    files::write(&out.join(run_dir::PLAN), plan.as_bytes())
-        .map_err(|error| (Exit::Infrastructure, error.to_string()))?;
-    Ok(lock)
-}
-
-/// The lock's file, made if there is none. The directory may come from a checkout: nothing behind a link is opened, and a
-/// pipe is not waited for.
-fn lock_file(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?);
-    if file.metadata()?.is_file() {
-        Ok(file)
+    let shown = args.plan.resume.as_ref().unwrap_or(&args.out);
+    let out = settings.base.join(shown);
+    // A key that is missing is told before an earlier run is emptied.
+    let all = load::jobs(tasks, args, settings).map_err(|exit| (exit, "no task was run".into()))?;
+    let lock = claim(&out, shown)?;
+    let (earlier, summary) = if args.plan.resume.is_some() {
+        let before = lock.before()?;
+        let shard = before.plan.as_ref().and_then(|plan| plan.shard.as_ref());
+        dealing
+            .go_on_with(before.plan.is_some(), shard)
+            .map_err(usage)?;
+        dealing.deal(&mut plan);
+        let resumed = lock.go_on(plan, before, args.plan.resume_changed)?;
+        (resumed.earlier, resumed.summary)
     } else {
-        Err(io::Error::other(format!(
-            "`{}` is no regular file",
-            run_dir::LOCK
-        )))
+        dealing.deal(&mut plan);
+        lock.begin(&plan)?;
+        (HashMap::new(), Summary::new(plan, shown.to_string_lossy()))
+    };
+    let own: HashSet<&str> = summary.plan.own().map(|task| task.name.as_str()).collect();
+    let count = own.len();
+    let mut jobs: Vec<Job> = all
+        .into_iter()
+        .filter(|job| own.contains(job.task.name.as_str()))
+        .map(|job| Job {
+            earlier: earlier.get(&job.task.name).cloned().unwrap_or_default(),
+            ..job
+        })
+        .filter(|job| !resume::is_done(job.task.trials, &job.earlier))
+        .collect();
+    dealing.longest_first(&mut jobs, |job| &job.task.name);
+    if args.plan.resume.is_some() {
+        say(&format!(
+            "note: {} of {} left to run in `{}`",
+            jobs.len(),
+            text::plural(count as u64, "task"),
+            shown.display()
+        ));
     }
-}
-
-fn is_empty(directory: &Path) -> io::Result<bool> {
-    let mut entries = directory.read_dir()?;
-    Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == run_dir::LOCK)))
-}
-
-/// Removes what an earlier run left. The plan goes last: a run that is killed in between leaves a directory that is still
-/// known as a run's.
-fn clear(out: &Path) -> io::Result<()> {
-    for entry in out.read_dir()? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == run_dir::LOCK || name == run_dir::PLAN {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    match fs::remove_file(out.join(run_dir::PLAN)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    Ok(Some(Prepared {
+        jobs,
+        out,
+        summary,
+        lock,
+    }))
 }
 
 /// The live summary: the same fold that `agent-batch report` makes.

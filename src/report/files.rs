@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::report::junit::{self, Dialect};
 use crate::report::{gitlab, html, json, page, summary::Summary};
 
+/// How the name of a file begins that is being written.
+pub const WRITING: &str = ".writing-";
 /// The JUnit report.
 pub const JUNIT: &str = "junit.xml";
 /// The report for programs.
@@ -63,7 +65,7 @@ pub fn write_with(
         _ => Path::new("."),
     };
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".writing-");
+    builder.prefix(WRITING);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

@@ -17,17 +17,20 @@
 //! | [`github`] | GitHub Actions: annotations and outputs |
 //! | [`gitlab`] | GitLab: a code quality report beside the merge request |
 //! | [`show`] | a person who reads one transcript |
+//! | [`export`] | viewers and tools of others |
 //! | [`schema`] | programs that want to know the formats |
 //! | [`files`] | writes the reports, each whole or not at all |
 //!
 //! All text of models, tools, hooks and repositories is hostile here; it passes [`text`](crate::text) on its way out.
 
 pub mod plan;
+pub mod merge;
 pub mod run_dir;
 pub mod transcript;
 pub mod summary;
 pub mod account;
 pub mod console;
+pub mod export;
 pub mod files;
 pub mod github;
 pub mod gitlab;

@@ -36,6 +36,10 @@ pub struct RunPlan {
     /// What a merge found that made this directory out of those of shards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Merge>,
+    /// For tasks that were changed before the run went on: the last attempt of the task as it was. It and those before it
+    /// are of another task, and count for nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub superseded: BTreeMap<String, u32>,
     /// The tasks, in the order of the plan. Names are unique.
     pub tasks: Vec<PlannedTask>,
 }
@@ -166,6 +170,7 @@ impl RunPlan {
             plan_sha256: hash(&tasks),
             shard: None,
             merge: None,
+            superseded: BTreeMap::new(),
             tasks,
         }
     }
@@ -240,15 +245,22 @@ impl RunPlan {
     }
 }
 
+impl PlannedTask {
+    /// The task without what depends on the day of the run: two runs are of one task when these are equal.
+    #[must_use]
+    pub fn comparable(&self) -> Self {
+        Self {
+            quarantine: None,
+            ..self.clone()
+        }
+    }
+}
+
 fn hash(tasks: &[PlannedTask]) -> String {
     let mut hasher = Sha256::new();
     for task in tasks {
-        let task = PlannedTask {
-            quarantine: None,
-            ..task.clone()
-        };
         // Strings, numbers and unit variants always serialise.
-        hasher.update(serde_json::to_vec(&task).unwrap_or_default());
+        hasher.update(serde_json::to_vec(&task.comparable()).unwrap_or_default());
         hasher.update(b"\n");
     }
     crate::text::hex(&hasher.finalize())

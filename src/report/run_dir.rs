@@ -13,11 +13,14 @@
 //!
 //! `<task>` is the task's name as a safe [file name](crate::text::file_name); the name itself stands in every event.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::event::Kind;
 use crate::file;
+use crate::outcome::Outcome;
 use crate::report::plan::{PlanError, RunPlan};
 use crate::report::summary::Summary;
 use crate::report::transcript;
@@ -44,7 +47,7 @@ pub const OUTPUT: &str = "output";
 const DAMAGES: usize = 100;
 
 /// The largest plan that is read, in bytes.
-const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
+pub const LARGEST_PLAN: u64 = 64 * 1024 * 1024;
 
 /// The directory of an attempt, relative to the run directory, with `/`.
 #[must_use]
@@ -100,6 +103,9 @@ pub struct Loaded {
     pub summary: Summary,
     /// What could not be used.
     pub damages: Vec<transcript::Damage>,
+    /// For every task of the plan, the attempts that there are and how each ended, by number; also those that count for
+    /// nothing any more.
+    pub attempts: HashMap<String, Vec<(u32, Outcome)>>,
 }
 
 /// Reads a run directory back. A transcript that is missing, cut off or damaged is no error: the task is then
@@ -118,17 +124,23 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
+    let mut all = HashMap::new();
     for planned in plan.own() {
-        for number in attempts(&directory.join(file_name(&planned.name)))? {
-            let relative = transcript(&planned.name, number);
-            replay(
-                &directory.join(relative),
-                &planned.name,
-                number,
-                &mut summary,
-                &mut damages,
-            );
+        let numbers = attempts(&directory.join(file_name(&planned.name)))?;
+        let superseded = plan.superseded.get(&planned.name).copied().unwrap_or(0);
+        let mut ended = Vec::with_capacity(numbers.len());
+        for number in &numbers {
+            let before = damages.len();
+            let path = directory.join(transcript(&planned.name, *number));
+            let counts = (*number > superseded).then_some(&mut summary);
+            let outcome = replay(&path, &planned.name, *number, counts, &mut damages);
+            // The runner was killed, and another attempt makes up for this one: nothing hangs on what it could not write.
+            if outcome == Outcome::Unfinished && Some(number) != numbers.last() {
+                damages.truncate(before);
+            }
+            ended.push((*number, outcome));
         }
+        all.insert(planned.name.clone(), ended);
     }
     for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
         summary.damages.push(format!(
@@ -144,6 +156,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         plan,
         summary,
         damages,
+        attempts: all,
     })
 }
 
@@ -183,14 +196,16 @@ fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
     Ok(numbers)
 }
 
-/// Folds one transcript in. Events of another task or attempt do not belong there and are damage.
+/// Folds one transcript in, and tells how the attempt ended. Events of another task or attempt do not belong there and are
+/// damage.
 fn replay(
     path: &Path,
     task: &str,
     attempt: u32,
-    summary: &mut Summary,
+    mut summary: Option<&mut Summary>,
     damages: &mut Vec<transcript::Damage>,
-) {
+) -> Outcome {
+    let mut outcome = Outcome::Unfinished;
     let mut note = |damage| {
         if damages.len() < DAMAGES {
             damages.push(damage);
@@ -204,14 +219,24 @@ fn replay(
     let reader = match regular(path).and_then(|()| transcript::read(path)) {
         Ok(reader) => reader,
         // The attempt's directory is made before the transcript.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        Err(error) => return note(damage(0, error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return outcome,
+        Err(error) => {
+            note(damage(0, error.to_string()));
+            return outcome;
+        }
     };
     let mut line = 0;
     for item in reader {
         line += 1;
         match item {
-            Ok(event) if event.task == task && event.attempt == attempt => summary.fold(&event),
+            Ok(event) if event.task == task && event.attempt == attempt => {
+                if let Kind::TaskFinished(finished) = &event.kind {
+                    outcome = finished.outcome;
+                }
+                if let Some(summary) = &mut summary {
+                    summary.fold(&event);
+                }
+            }
             Ok(_) => note(damage(
                 line,
                 "an event of another task or attempt".to_owned(),
@@ -222,4 +247,5 @@ fn replay(
             }
         }
     }
+    outcome
 }

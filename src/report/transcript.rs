@@ -103,6 +103,44 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// How a transcript that was read to its end turned out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// How many events it has.
+    pub events: u64,
+    /// How many lines are none.
+    pub damages: u64,
+    /// Whether it has the event that ends every whole transcript.
+    pub finished: bool,
+}
+
+impl Ending {
+    /// Takes the next item of a [`Reader`] into account.
+    pub fn note(&mut self, item: &Result<Event, Damage>) {
+        match item {
+            Ok(event) => {
+                self.events += 1;
+                self.finished |= matches!(event.kind, Kind::TaskFinished(_));
+            }
+            Err(_) => self.damages += 1,
+        }
+    }
+
+    /// What is wrong with it, if anything is, in one sentence.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let damages = crate::text::plural(self.damages, "damaged line");
+        match (self.finished, self.damages) {
+            (true, 0) => None,
+            (true, _) => Some(format!("the transcript has {damages}")),
+            (false, 0) => Some("unfinished: the transcript ends in the middle".to_owned()),
+            (false, _) => Some(format!(
+                "unfinished: the transcript ends in the middle, and has {damages}"
+            )),
+        }
+    }
+}
+
 /// Reads events one by one; never more than a line is in memory.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -132,6 +170,21 @@ impl<R: BufRead> Reader<R> {
             line: 0,
             buffer: Vec::new(),
             failed: false,
+        }
+    }
+
+    /// The same reader under one type, whatever its source is.
+    #[must_use]
+    pub fn boxed(self) -> Reader<Box<dyn BufRead>>
+    where
+        R: 'static,
+    {
+        Reader {
+            path: self.path,
+            input: Box::new(self.input),
+            line: self.line,
+            buffer: self.buffer,
+            failed: self.failed,
         }
     }
 

@@ -10,6 +10,7 @@
 //! | [`terminal`] | a terminal or a log that a person reads |
 //! | [`workflow`] | the log of a CI system that obeys lines |
 //! | [`xml`] | an XML 1.0 document |
+//! | [`json`] | JSON that is printed |
 //! | [`markdown`] | a Markdown page |
 //! | [`html`] | an HTML page |
 //! | [`file_name`] | a file system, and the artifact store of a CI system |
@@ -21,6 +22,7 @@
 pub mod clip;
 pub mod file_name;
 pub mod html;
+pub mod json;
 pub mod markdown;
 pub mod quantity;
 pub mod terminal;
@@ -28,5 +30,5 @@ pub mod workflow;
 pub mod xml;
 
 pub use clip::{ends, head, one_line, prefix, suffix};
-pub use quantity::{bytes, duration, hex, plural, tokens};
+pub use quantity::{bytes, duration, hex, plural, some, tokens};
 pub use terminal::{plain, strip_ansi, visible, visible_line};

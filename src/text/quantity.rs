@@ -53,6 +53,21 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Names in backticks, the first `most` of them, and how many more there are.
+#[must_use]
+pub fn some(names: &[&str], most: usize) -> String {
+    let shown: Vec<String> = names
+        .iter()
+        .take(most)
+        .map(|name| format!("`{}`", super::one_line(name, 120)))
+        .collect();
+    let mut text = shown.join(", ");
+    if names.len() > most {
+        let _ = write!(text, " and {} more", names.len() - most);
+    }
+    text
+}
+
 /// A count in the largest unit that it reaches, with one decimal, cut and not rounded up.
 fn scaled(count: u64, base: u64, units: &[&str]) -> String {
     let (mut scale, mut unit) = (1_u64, 0);

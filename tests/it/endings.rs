@@ -57,7 +57,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 /// Whether a process with this in its command line is left.
-fn is_left(needle: &str) -> bool {
+pub(crate) fn is_left(needle: &str) -> bool {
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
             String::from_utf8_lossy(&line)
@@ -68,7 +68,7 @@ fn is_left(needle: &str) -> bool {
 }
 
 /// Waits for what must come soon; a test that waits for ever is ended by its runner.
-fn until(condition: impl Fn() -> bool) {
+pub(crate) fn until(condition: impl Fn() -> bool) {
     while !condition() {
         wait_a_little();
     }

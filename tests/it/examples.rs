@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::replay;
 use crate::sandbox::{Run, Sandbox};
 
 fn checkout() -> &'static Path {
@@ -74,6 +75,7 @@ fn the_examples_pass_twice_and_leave_the_checkout_as_it_was() {
             (files, 0)
         );
     }
+    replay::assert_reports_can_be_made_again(&sandbox, 0);
     assert_eq!(listing(&sandbox.path().join("tasks")), before);
 }
 
@@ -104,6 +106,7 @@ fn the_gating_tasks_fail_for_their_reasons() {
         assert!(run.junit().contains(&format!("type=\"{outcome}\"")));
     }
     assert_eq!(count(&run.junit(), "failures"), 3);
+    replay::assert_reports_can_be_made_again(&sandbox, 1);
     let replies = run.events_of("denied", "assistant_replied");
     assert_eq!(replies.last().unwrap()["stop_reason"], "end_turn");
 

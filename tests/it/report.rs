@@ -463,7 +463,13 @@ fn console_of(events: &[Event]) -> String {
 
 fn shown(events: &[Event], colour: show::Colour) -> String {
     let mut out = Vec::new();
-    show::write(&mut out, events.iter().cloned().map(Ok), colour).unwrap();
+    show::write(
+        &mut out,
+        events.iter().cloned().map(Ok),
+        &show::Filter::default(),
+        colour,
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -1,13 +1,22 @@
 //! Which tasks of an earlier run are done.
 
 use crate::batch::EarlierAttempt;
-use crate::outcome::{Trials, Verdict};
+use crate::outcome::{Outcome, Trials, Verdict};
 
 /// Whether an attempt came to a verdict on the task. One that ended in infrastructure, or was cut off, did not, and is
 /// made up for: whoever resumes may have changed what was wrong.
 #[must_use]
 pub fn is_verdict(attempt: &EarlierAttempt) -> bool {
     matches!(attempt.outcome.verdict(), Verdict::Passed | Verdict::Failed)
+}
+
+/// How the outcome of an earlier attempt counts for whoever goes on: a verdict stays, and everything else is `not_run`.
+#[must_use]
+pub fn as_earlier(outcome: Outcome) -> Outcome {
+    match outcome.verdict() {
+        Verdict::Passed | Verdict::Failed => outcome,
+        Verdict::Errored | Verdict::Skipped => Outcome::NotRun,
+    }
 }
 
 /// Whether a task with these attempts is done: every trial has its verdict, or enough of them to know how it ends.
@@ -27,7 +36,6 @@ pub fn is_done(trials: Trials, attempts: &[EarlierAttempt]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
 
     fn attempts(outcomes: &[Outcome]) -> Vec<EarlierAttempt> {
         let numbered = (1..).zip(outcomes);

@@ -14,7 +14,7 @@ use crate::usage::Usd;
 /// The longest `message`, in bytes.
 pub(super) const MESSAGE: usize = 1000;
 /// The longest body of a failure and the longest `system-out`, in bytes: less than what readers cut off at.
-const BODY: usize = 32 * 1024;
+pub(super) const BODY: usize = 32 * 1024;
 /// What all bodies together may have, in bytes: GitLab refuses a file of 30 MB. Of many tasks, each gets less.
 const BODIES: usize = 16 * 1024 * 1024;
 /// What a body has however many tasks there are, in bytes.

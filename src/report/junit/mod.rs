@@ -94,6 +94,7 @@ fn suites(summary: &Summary) -> Vec<Suite> {
     }
     let mut taken = HashSet::new();
     let room = room(summary.tasks.len());
+    let merge = incomplete(summary);
     order
         .into_iter()
         .map(|file| {
@@ -123,7 +124,39 @@ fn suites(summary: &Summary) -> Vec<Suite> {
                     .collect(),
             }
         })
+        .chain(merge)
         .collect()
+}
+
+/// A suite with one case that tells what a merge found missing, twice there or different.
+fn incomplete(summary: &Summary) -> Option<Suite> {
+    let faults = summary.faults();
+    if faults.is_empty() {
+        return None;
+    }
+    let all = text::one_line(&faults.join("; "), MESSAGE);
+    let message = xml::attribute(&all, MESSAGE);
+    let mut case = TestCaseBuilder::error(
+        "merge",
+        junit_report::Duration::ZERO,
+        "merge_incomplete",
+        &message,
+    );
+    case.set_classname("agent-batch");
+    case.set_trace(&section(&faults.join("\n"), content::BODY));
+    let mut builder = TestSuiteBuilder::new("agent-batch merge");
+    builder.set_timestamp(summary.plan.started_at.to_offset(time::UtcOffset::UTC));
+    builder.add_testcase(case.build());
+    let mut written = builder.build();
+    "agent-batch".clone_into(&mut written.package);
+    Some(Suite {
+        written,
+        properties: properties(summary, &[]),
+        cases: vec![Extra {
+            line: 1,
+            reruns: Vec::new(),
+        }],
+    })
 }
 
 /// What holds for all cases of a suite, for readers that show it or group by it.

@@ -1,13 +1,15 @@
 //! One transcript, for a person who reads it on a terminal.
 //!
 //! The text is written event by event, so the size of a transcript does not matter. Everything foreign is shown with its controls
-//! escaped; colour is only ever ours.
+//! escaped; colour is only ever ours. A [`Filter`] picks events; [`write_json`] prints them as they are stored.
+
+mod filter;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use super::account::{bypass_warning, cost};
-use super::transcript::Damage;
+use super::transcript::{Damage, Ending};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::{
     AssistantReplied, CheckResult, Event, HookFinished, HookResult, Kind, TaskFinished,
@@ -15,6 +17,8 @@ use crate::event::{
 };
 use crate::outcome::Verdict;
 use crate::text::{self, workflow};
+
+pub use filter::{Filter, Filtering};
 
 /// How many lines of a text are shown, and how many of them are its end.
 const LINES: usize = 30;
@@ -33,30 +37,60 @@ pub enum Colour {
     On,
 }
 
-/// Writes what the events say.
+/// Writes what the events say that `filter` takes, and the damages; says how the transcript ended.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(
     out: &mut impl Write,
     events: impl IntoIterator<Item = Result<Event, Damage>>,
+    filter: &Filter,
     colour: Colour,
-) -> io::Result<()> {
-    let mut screen = Screen { out, colour };
-    let mut finished = false;
-    for event in events {
-        match event {
-            Ok(event) => {
-                finished |= matches!(event.kind, Kind::TaskFinished(_));
-                screen.event(&event)?;
-            }
+) -> io::Result<Ending> {
+    let mut screen = Screen {
+        out,
+        colour,
+        with_inputs: filter.is_any(),
+    };
+    let mut filtering = Filtering::new(filter);
+    let mut ending = Ending::default();
+    for item in events {
+        ending.note(&item);
+        match item {
+            Ok(event) if filtering.takes(&event) => screen.event(&event)?,
+            Ok(_) => {}
             Err(damage) => screen.say(Paint::Bad, &format!("damaged: {damage}"))?,
         }
     }
-    if !finished {
-        screen.say(Paint::Bad, "unfinished: the transcript ends in the middle")?;
+    if let Some(fault) = ending.fault() {
+        screen.say(Paint::Bad, &fault)?;
     }
-    screen.out.flush()
+    screen.out.flush()?;
+    Ok(ending)
+}
+
+/// Writes the events that `filter` takes as they are stored, one JSON object a line; says how the transcript ended.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(
+    out: &mut impl Write,
+    events: impl IntoIterator<Item = Result<Event, Damage>>,
+    filter: &Filter,
+) -> io::Result<Ending> {
+    let mut filtering = Filtering::new(filter);
+    let mut ending = Ending::default();
+    for item in events {
+        ending.note(&item);
+        if let Ok(event) = item
+            && filtering.takes(&event)
+        {
+            let line = serde_json::to_string(&event)?;
+            writeln!(out, "{}", text::json::inert(&line))?;
+        }
+    }
+    out.flush()?;
+    Ok(ending)
 }
 
 /// What a line means.
@@ -72,6 +106,8 @@ enum Paint {
 struct Screen<'a, W> {
     out: &'a mut W,
     colour: Colour,
+    /// Whether decisions show their input, since the reply that asked may not be shown.
+    with_inputs: bool,
 }
 
 impl<W: Write> Screen<'_, W> {
@@ -296,6 +332,13 @@ impl<W: Write> Screen<'_, W> {
                 decided.name, decided.mode, decided.class, decided.reason
             ),
         )?;
+        if self.with_inputs {
+            let input = decided.input.to_string();
+            self.say(
+                Paint::Plain,
+                &format!("    input {}", text::head(&input, 600)),
+            )?;
+        }
         match &decided.suggestion {
             Some(suggestion) if !decided.allowed => {
                 self.say(Paint::Plain, &format!("    to allow it: {suggestion}"))

@@ -1,0 +1,458 @@
+//! The plan as its users meet it: filters, lists, shards on several processes, their merge, and runs that go on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::endings::{is_left, until};
+use crate::sandbox::{Run, Sandbox};
+
+/// The task files, and not the script beside them.
+const TASKS: &str = "tasks/{t?,slow}.yaml";
+
+/// Eight tasks, of which `t7` fails its check.
+fn eight() -> Sandbox {
+    let mut sandbox = Sandbox::new().script("- text: done\n");
+    for number in 0..8 {
+        let tag = if number % 2 == 0 { "even" } else { "odd" };
+        let check = if number == 7 { "never" } else { "done" };
+        let yaml =
+            format!("tags: [{tag}]\ntools: []\nchecks: [{{ reply: {{ contains: {check} }} }}]\n");
+        sandbox = sandbox.named_task(&format!("t{number}"), &yaml);
+    }
+    sandbox
+}
+
+fn json(run: &Run, path: &str) -> Value {
+    serde_json::from_str(&run.read(path)).unwrap()
+}
+
+/// Every task with its outcome.
+fn outcomes(summary: &Value) -> BTreeMap<String, String> {
+    let tasks = summary["tasks"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    tasks
+        .iter()
+        .map(|task| (text(&task["name"]), text(&task["outcome"])))
+        .collect()
+}
+
+fn shards(sandbox: &Sandbox, numbers: &[u32]) {
+    let started: Vec<_> = numbers
+        .iter()
+        .map(|number| {
+            let (shard, out) = (format!("{number}/4"), format!("shard-{number}"));
+            let mut command = sandbox.command(&[TASKS, "--shard", &shard, "--out", &out]);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for mut child in started {
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_filter_chooses_and_a_mistake_in_it_is_told_before_any_call() {
+    let sandbox = eight();
+    let listed = |filter: &str| sandbox.call(&[TASKS, "--list", "--filter", filter]);
+    let run = listed("tag(even) & !name(t{0,2})").exit(0);
+    let names: Vec<String> = run
+        .stdout()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["t4", "t6"]);
+    let run = listed("tag(even").exit(2);
+    assert!(run.stderr().contains("--filter:1:4"), "{}", run.stderr());
+    let run = listed("tag(nightly)").exit(2);
+    assert!(
+        run.stderr().contains("`tag(nightly)` is true of no task"),
+        "{}",
+        run.stderr()
+    );
+    assert!(
+        run.stderr().contains("their tags are `even`, `odd`"),
+        "{}",
+        run.stderr()
+    );
+    assert!(!run.path("agent-batch-results").exists());
+}
+
+#[test]
+fn the_list_shows_which_shard_runs_what() {
+    let sandbox = eight();
+    let run = sandbox
+        .call(&[TASKS, "--list", "--list-format", "json", "--shard", "2/4"])
+        .exit(0);
+    let plan: Value = serde_json::from_str(&run.stdout()).unwrap();
+    assert_eq!(plan["shard"]["index"], 2);
+    let tasks = plan["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 8);
+    assert!(
+        tasks
+            .iter()
+            .all(|task| (1..=4).contains(&task["shard"].as_u64().unwrap()))
+    );
+    let own = tasks.iter().filter(|task| task["shard"] == 2).count();
+    let text = sandbox.call(&[TASKS, "--list", "--shard", "2/4"]).exit(0);
+    assert!(
+        text.stderr()
+            .contains(&format!("8 tasks, {own} of them in shard 2/4")),
+        "{}",
+        text.stderr()
+    );
+    assert_eq!(
+        text.stdout()
+            .lines()
+            .filter(|line| line.starts_with("2/4  "))
+            .count(),
+        own
+    );
+}
+
+#[test]
+fn four_shards_merge_into_what_one_run_would_have_said() {
+    let sandbox = eight();
+    let whole = sandbox.call(&[TASKS, "--out", "whole"]).exit(1);
+    shards(&sandbox, &[1, 2, 3, 4]);
+    let merged = sandbox
+        .call(&["report", "shard-*", "--out", "merged"])
+        .exit(1);
+    let (one, other) = (
+        json(&whole, "whole/summary.json"),
+        json(&merged, "merged/summary.json"),
+    );
+    assert_eq!(outcomes(&one), outcomes(&other));
+    assert_eq!(one["plan_sha256"], other["plan_sha256"]);
+    assert_eq!(other["merge"]["faults"].as_array().unwrap().len(), 0);
+    for count in [
+        TASKS, "passed", "failed", "errors", "skipped", "denials", "steps", "tokens",
+    ] {
+        assert_eq!(one["totals"][count], other["totals"][count], "{count}");
+    }
+    let head = |run: &Run, path: &str| {
+        let xml = run.read(path);
+        let start = xml.find("<testsuites").unwrap();
+        xml[start..].split(" time=").next().unwrap().to_owned()
+    };
+    assert_eq!(
+        head(&whole, "whole/junit.xml"),
+        head(&merged, "merged/junit.xml")
+    );
+    // The merged directory is one like every other.
+    let again = sandbox.call(&["report", "merged"]).exit(1);
+    assert_eq!(
+        outcomes(&json(&again, "merged/summary.json")),
+        outcomes(&one)
+    );
+}
+
+#[test]
+fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
+    let sandbox = eight();
+    shards(&sandbox, &[1, 2, 4]);
+    let run = sandbox
+        .call(&["report", "shard-*", "--out", "merged"])
+        .exit(3);
+    assert!(
+        run.stderr().contains("the merge is incomplete"),
+        "{}",
+        run.stderr()
+    );
+    assert!(
+        run.stderr()
+            .contains("shard 3/4 is missing: its tasks were"),
+        "{}",
+        run.stderr()
+    );
+    let junit = run.read("merged/junit.xml");
+    assert!(junit.contains("type=\"merge_incomplete\""), "{junit}");
+    assert!(junit.contains("shard 3/4 is missing"), "{junit}");
+    assert!(
+        run.read("merged/summary.md")
+            .contains("shard 3/4 is missing")
+    );
+    // The reports made again say the same.
+    sandbox.call(&["report", "merged"]).exit(3);
+    // Once more with the same shard twice, another plan, and a directory of something else.
+    shards(&sandbox, &[3]);
+    sandbox
+        .call(&[
+            TASKS,
+            "--filter",
+            "tag(odd)",
+            "--out",
+            "shard-5",
+            "--progress",
+            "never",
+        ])
+        .exit(1);
+    fs::create_dir(sandbox.path().join("shard-6")).unwrap();
+    std::os::unix::fs::symlink("/etc", sandbox.path().join("shard-6/run.json")).unwrap();
+    let copy = "cp -r shard-1 shard-1b";
+    assert!(sandbox.shell(copy).output.status.success());
+    let run = sandbox
+        .call(&["report", "shard-*/", "--out", "merged"])
+        .exit(3);
+    for fault in [
+        "shard 1/4 is there 2 times",
+        "`shard-5` is of another plan",
+        "`shard-6` is no run directory",
+    ] {
+        assert!(run.stderr().contains(fault), "{fault}: {}", run.stderr());
+    }
+    assert!(!run.stderr().contains("is missing"), "{}", run.stderr());
+    assert_eq!(outcomes(&json(&run, "merged/summary.json")).len(), 8);
+}
+
+#[test]
+fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
+    let sandbox = eight().file(
+        "tasks/slow.yaml",
+        "replies:\n  - text: done\n    delay: 1h\n",
+    );
+    // `slow.yaml` is a script beside the tasks; the task that uses it stands apart.
+    fs::rename(
+        sandbox.path().join("tasks/slow.yaml"),
+        sandbox.path().join("slow-script.yaml"),
+    )
+    .unwrap();
+    let sandbox = sandbox.named_task(
+        "slow",
+        "model: scripted/../slow-script.yaml\ntools: []\nchecks: [{ reply: { contains: done } }]\n",
+    );
+    let run = sandbox
+        .call(&[TASKS, "--list", "--list-format", "json", "--shard", "1/4"])
+        .exit(0);
+    let plan: Value = serde_json::from_str(&run.stdout()).unwrap();
+    let tasks = plan["tasks"].as_array().unwrap();
+    let slow = tasks.iter().find(|task| task["name"] == "slow").unwrap()["shard"]
+        .as_u64()
+        .unwrap();
+    let others: Vec<u32> = (1..=4)
+        .filter(|number| u64::from(*number) != slow)
+        .collect();
+    shards(&sandbox, &others);
+    let (shard, out) = (format!("{slow}/4"), format!("shard-{slow}"));
+    let mut child = sandbox
+        .command(&[TASKS, "--shard", &shard, "--out", &out])
+        .spawn()
+        .unwrap();
+    let transcript = sandbox.path().join(&out).join("slow/1/transcript.jsonl");
+    until(|| fs::read_to_string(&transcript).is_ok_and(|text| text.contains("step_started")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let run = sandbox
+        .call(&["report", "shard-*", "--out", "merged"])
+        .exit(3);
+    let told = format!("shard {slow}/4 (`{out}`) did not come to its end");
+    assert!(run.stderr().contains(&told), "{}", run.stderr());
+    assert!(
+        run.stderr().contains("not finished: `slow`"),
+        "{}",
+        run.stderr()
+    );
+    // The script is no task file, so it may become quick.
+    let sandbox = sandbox.file("slow-script.yaml", "- text: done\n");
+    let resumed = sandbox.call(&[TASKS, "--resume", &out]);
+    assert!(
+        resumed.stderr().contains("left to run"),
+        "{}",
+        resumed.stderr()
+    );
+    let run = sandbox
+        .call(&["report", "shard-*", "--out", "merged"])
+        .exit(1);
+    let outcomes = outcomes(&json(&run, "merged/summary.json"));
+    assert_eq!(outcomes["slow"], "completed");
+    assert_eq!(outcomes.len(), 9);
+}
+
+#[test]
+fn an_empty_shard_is_a_success_that_says_so_and_merges() {
+    let sandbox = Sandbox::new().script("- text: done\n").task("tools: []\n");
+    let plan = sandbox
+        .call(&["tasks/task.yaml", "--list", "--shard", "1/2"])
+        .exit(0);
+    let own = if plan.stdout().starts_with("1/2") {
+        1
+    } else {
+        2
+    };
+    for number in [1, 2] {
+        let (shard, out) = (format!("{number}/2"), format!("s{number}"));
+        let run = sandbox
+            .call(&["tasks/task.yaml", "--shard", &shard, "--out", &out])
+            .exit(0);
+        let told = format!(
+            "shard {shard}: {} of the plan's 1 task",
+            u32::from(number == own)
+        );
+        assert!(run.stdout().contains(&told), "{}", run.stdout());
+    }
+    sandbox
+        .call(&["report", "s1", "s2", "--out", "merged"])
+        .exit(0);
+}
+
+#[test]
+fn the_ci_system_says_which_shard_this_is_only_when_it_is_asked() {
+    let sandbox = eight().env("CI_NODE_INDEX", "2").env("CI_NODE_TOTAL", "4");
+    let run = sandbox.call(&[TASKS, "--list"]).exit(0);
+    assert!(!run.stdout().starts_with("2/4"), "{}", run.stdout());
+    let run = sandbox.call(&[TASKS, "--list", "--shard", "auto"]).exit(0);
+    assert!(
+        run.stderr()
+            .contains("shard 2/4 (GitLab `parallel`, CI_NODE_INDEX=2, CI_NODE_TOTAL=4)"),
+        "{}",
+        run.stderr()
+    );
+    let run = eight().call(&[TASKS, "--list", "--shard", "auto"]).exit(2);
+    assert!(
+        run.stderr()
+            .contains("`JOB_COMPLETION_INDEX` (Kubernetes Indexed Job)"),
+        "{}",
+        run.stderr()
+    );
+}
+
+#[test]
+fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
+    let sandbox = eight();
+    sandbox.call(&[TASKS, "--out", "run"]).exit(1);
+    let before = fs::read_to_string(sandbox.path().join("run/t0/1/transcript.jsonl")).unwrap();
+    let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(1);
+    assert!(
+        run.stderr().contains("0 of 8 tasks left to run"),
+        "{}",
+        run.stderr()
+    );
+    assert_eq!(
+        fs::read_to_string(sandbox.path().join("run/t0/1/transcript.jsonl")).unwrap(),
+        before
+    );
+    // t7 is repaired, so it is another task now.
+    let sandbox = sandbox.named_task("t7", "tags: [odd]\ntools: []\n");
+    let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(2);
+    assert!(run.stderr().contains("changed: `t7`"), "{}", run.stderr());
+    let run = sandbox
+        .call(&[TASKS, "--resume", "run", "--resume-changed"])
+        .exit(0);
+    assert!(
+        run.stderr().contains("1 of 8 tasks left to run"),
+        "{}",
+        run.stderr()
+    );
+    let summary = json(&run, "run/summary.json");
+    assert_eq!(summary["tasks"][7]["attempt"], 2);
+    assert_eq!(summary["tasks"][0]["attempt"], 1);
+    assert!(run.path("run/t7/1/transcript.jsonl").exists());
+    sandbox.call(&["report", "run"]).exit(0);
+    // Another shard is another run.
+    let run = sandbox
+        .call(&[TASKS, "--resume", "run", "--shard", "1/4"])
+        .exit(2);
+    assert!(
+        run.stderr().contains("worked on the whole plan"),
+        "{}",
+        run.stderr()
+    );
+}
+
+#[test]
+fn nothing_begun_means_that_everything_is_left_and_a_foreign_directory_is_refused() {
+    let sandbox = eight().file("mine/notes.txt", "keep me");
+    sandbox.call(&[TASKS, "--resume", "mine"]).exit(2);
+    assert!(sandbox.path().join("mine/notes.txt").exists());
+    let sandbox = sandbox
+        .file("begun/run.lock", "")
+        .file("begun/.gitignore", "*\n")
+        .file("begun/.writing-x", "{");
+    let run = sandbox.call(&[TASKS, "--resume", "begun"]).exit(1);
+    assert!(
+        run.stderr().contains("nothing was begun"),
+        "{}",
+        run.stderr()
+    );
+    assert_eq!(outcomes(&json(&run, "begun/summary.json")).len(), 8);
+}
+
+/// How many lines all transcripts of a run directory have together.
+fn lines(run: &Path) -> usize {
+    let tasks = fs::read_dir(run).into_iter().flatten().flatten();
+    let attempts = tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
+    attempts
+        .filter_map(|attempt| fs::read(attempt.path().join("transcript.jsonl")).ok())
+        .map(|text| text.split(|byte| *byte == b'\n').count() - 1)
+        .sum()
+}
+
+#[test]
+fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
+    for seed in 0..20_u32 {
+        // A sleep that is known by its length, and long enough to be caught in.
+        let asleep = format!("sleep 0.05{seed:02}731");
+        let mut sandbox = Sandbox::new()
+            .file("repo/a.txt", "alpha\n")
+            .script(&format!(
+                "- tool_calls: [{{ name: Bash, input: {{ command: {asleep} }} }}]\n\
+                 - tool_calls: [{{ name: Read, input: {{ file_path: a.txt }} }}]\n- text: done\n"
+            ));
+        for number in 0..4 {
+            let yaml = "tools: [Read, Bash]\nworkspace: { path: ../repo, isolation: copy }\nsandbox: off\npermissions: { allow: [\"Bash(sleep:*)\"] }\n";
+            sandbox = sandbox.named_task(&format!("t{number}"), yaml);
+        }
+        let run = sandbox.path().join("run");
+        // Four tasks have about 60 lines; a multiplicative hash spreads the moments over them, the same in every run.
+        let moment = (seed.wrapping_mul(2_654_435_761) >> 16) as usize % 56;
+        let mut child = sandbox
+            .command(&[TASKS, "--out", "run", "--jobs", "2"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until(|| lines(&run) >= moment || run.join("junit.xml").exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let finished = |attempt: &Path| {
+            fs::read_to_string(attempt.join("transcript.jsonl"))
+                .is_ok_and(|text| text.contains("\"task_finished\""))
+        };
+        let done: Vec<String> = (0..4)
+            .map(|number| format!("t{number}"))
+            .filter(|task| finished(&run.join(task).join("1")))
+            .collect();
+        let resumed = sandbox
+            .call(&[TASKS, "--resume", "run", "--jobs", "2"])
+            .exit(0);
+        for number in 0..4 {
+            let task = format!("t{number}");
+            let attempts: Vec<_> = fs::read_dir(run.join(&task)).unwrap().flatten().collect();
+            let ends = attempts
+                .iter()
+                .filter(|attempt| finished(&attempt.path()))
+                .count();
+            assert_eq!(ends, 1, "seed {seed}, moment {moment}: {task}");
+            if done.contains(&task) {
+                assert_eq!(attempts.len(), 1, "seed {seed}: {task} was repeated");
+            }
+        }
+        let junit = resumed.read("run/junit.xml");
+        assert!(
+            junit.contains("tests=\"4\" failures=\"0\" errors=\"0\""),
+            "seed {seed}: {junit}"
+        );
+        sandbox.call(&["report", "run"]).exit(0);
+        until(|| !is_left(&asleep));
+        let left: Vec<_> = fs::read_dir(sandbox.path().join("tmp"))
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert!(left.is_empty(), "seed {seed}: {left:?}");
+    }
+}

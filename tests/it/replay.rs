@@ -1,0 +1,109 @@
+//! The transcript is the truth: what is read back from it says what was said live, however the file ends.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use agent_batch::event::Event;
+use agent_batch::outcome::Outcome;
+use agent_batch::report::junit::{self, Dialect};
+use agent_batch::report::{files, run_dir};
+use proptest::prelude::*;
+
+use crate::report::{fold, hostile, readable, record};
+use crate::sandbox::Sandbox;
+
+/// Deletes the reports of `agent-batch-results`, makes them again from the transcripts, and compares every byte.
+pub(crate) fn assert_reports_can_be_made_again(sandbox: &Sandbox, code: i32) {
+    let directory = sandbox.path().join("agent-batch-results");
+    let names = [files::JUNIT, files::JSON, files::MARKDOWN, files::COMMENT];
+    let live = names.map(|name| fs::read_to_string(directory.join(name)).unwrap());
+    for name in names {
+        fs::remove_file(directory.join(name)).unwrap();
+    }
+    sandbox.call(&["report", "agent-batch-results"]).exit(code);
+    for (name, live) in names.into_iter().zip(live) {
+        let again = fs::read_to_string(directory.join(name)).unwrap();
+        assert_eq!(again, live, "{name}");
+    }
+}
+
+#[test]
+fn a_real_transcript_cut_at_any_byte_of_its_last_line_gives_a_report() {
+    let sandbox = Sandbox::new()
+        .task("permissions: { on_denied: warn }\ntools: [Read, Bash]")
+        .script(
+            "replies:\n  - tool_calls: [{ name: Bash, input: { command: ls } }]\n  - text: Done.\n",
+        );
+    sandbox.run().exit(0);
+    let directory = sandbox.path().join("agent-batch-results");
+    let path = directory.join(run_dir::transcript("task", 1));
+    let text = fs::read(&path).unwrap();
+    let whole = text.len() - 1;
+    let last = text[..whole]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1;
+    for end in last..=text.len() {
+        fs::write(&path, &text[..end]).unwrap();
+        let summary = run_dir::load(&directory).unwrap().summary;
+        let task = summary.task("task").unwrap();
+        // Only the line feed may be missing from a line that counts.
+        let outcome = if end >= whole {
+            Outcome::Completed
+        } else {
+            Outcome::Unfinished
+        };
+        assert_eq!((task.outcome, task.denials.total), (outcome, 1), "{end}");
+        let xml = junit::render(&summary, Dialect::Common).unwrap();
+        assert!(xml.contains("tests=\"1\""));
+    }
+}
+
+/// The events of each task in their order, and the tasks in an order that `picks` says.
+fn interleaved(events: Vec<Event>, shares: &[f64], picks: &[usize]) -> Vec<Event> {
+    let mut by_task: BTreeMap<String, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        by_task.entry(event.task.clone()).or_default().push(event);
+    }
+    let mut queues: Vec<Vec<Event>> = by_task.into_values().collect();
+    for (queue, share) in queues.iter_mut().zip(shares.iter().cycle()) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a short list"
+        )]
+        queue.truncate((share * (queue.len() + 1) as f64) as usize);
+        queue.reverse();
+    }
+    let mut all = Vec::new();
+    for pick in picks.iter().cycle() {
+        queues.retain(|queue| !queue.is_empty());
+        if queues.is_empty() {
+            break;
+        }
+        let place = pick % queues.len();
+        all.extend(queues[place].pop());
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn what_is_read_back_is_what_was_folded_live(
+        is_hostile: bool,
+        shares in proptest::collection::vec(0.0_f64..=1.0, 1..24),
+        picks in proptest::collection::vec(0_usize..64, 1..64),
+    ) {
+        let (plan, events) = if is_hostile { hostile() } else { readable() };
+        let events = interleaved(events, &shares, &picks);
+        let directory = tempfile::tempdir().unwrap();
+        record(directory.path(), &plan, &events);
+        let mut replayed = run_dir::load(directory.path()).unwrap().summary;
+        replayed.dir = "agent-batch-results".into();
+        prop_assert_eq!(replayed, fold(plan, &events));
+    }
+}
