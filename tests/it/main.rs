@@ -13,6 +13,7 @@
 
 mod action;
 mod architecture;
+mod baseline;
 mod bash_fuzz;
 mod checks;
 mod corpus;
