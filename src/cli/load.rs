@@ -259,11 +259,10 @@ pub(super) fn matching(
         .flatten()
         .filter(|entry| is_meant(entry.path()))
         .map(|entry| {
-            entry
-                .path()
-                .strip_prefix(base)
-                .unwrap_or(entry.path())
-                .to_path_buf()
+            // What an absolute pattern matches is absolute, also below the base.
+            let inside = entry.path().strip_prefix(base).ok();
+            let inside = inside.filter(|_| Path::new(pattern).is_relative());
+            inside.unwrap_or(entry.path()).to_path_buf()
         })
         .filter(|path| matcher.is_match(path))
         .collect();
