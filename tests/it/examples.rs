@@ -158,6 +158,8 @@ fn every_command_in_the_documents_works() {
     for document in [
         "README.md",
         "docs/task-file.md",
+        "docs/batch.md",
+        "docs/limits.md",
         "docs/security.md",
         "docs/junit.md",
         "docs/reports.md",
@@ -197,6 +199,8 @@ fn the_task_files_in_the_documents_are_valid() {
     for document in [
         "README.md",
         "docs/task-file.md",
+        "docs/batch.md",
+        "docs/limits.md",
         "docs/hooks.md",
         "docs/isolation.md",
     ] {
