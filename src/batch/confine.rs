@@ -88,8 +88,13 @@ impl Held {
 }
 
 impl Attempt<'_> {
-    /// Finds out what can be enforced and holds the attempt's processes to its workspace.
-    pub(super) async fn hold(&self, root: &Path, environment: &BTreeMap<String, String>) -> Held {
+    /// Finds out what can be enforced and holds the attempt's processes to its workspace; they read what it has borrowed.
+    pub(super) async fn hold(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Held {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
@@ -127,7 +132,7 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        let mut plan = block_in_place(|| self.plan(root, environment));
+        let mut plan = block_in_place(|| self.plan(root, borrowed, environment));
         held.surveyed = std::mem::take(&mut plan.surveyed);
         held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held.layers = enforced.layers.clone();
@@ -138,6 +143,7 @@ impl Attempt<'_> {
     pub(super) fn held_to(
         &self,
         root: &Path,
+        borrowed: &[PathBuf],
         layers: &Layers,
         environment: &BTreeMap<String, String>,
     ) -> Launcher {
@@ -145,11 +151,16 @@ impl Attempt<'_> {
         if layers.is_empty() {
             plain.clone()
         } else {
-            plain.confined(layers.clone(), self.plan(root, environment))
+            plain.confined(layers.clone(), self.plan(root, borrowed, environment))
         }
     }
 
-    fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
+    fn plan(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Plan {
         let task = self.task;
         let mut plan = Plan::new(
             root,
@@ -158,6 +169,9 @@ impl Attempt<'_> {
             environment,
         );
         plan.set_network(task.network);
+        for objects in borrowed {
+            plan.read(objects);
+        }
         for directory in &task.additional {
             plan.writable.push(directory.clone());
             plan.protect_repository(directory);

@@ -14,7 +14,7 @@ use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
-use crate::cli::{baseline, fail, github, load, redactor, say, trigger};
+use crate::cli::{baseline, fail, github, load, redactor, say, trigger, workspaces};
 use crate::clock::Clock;
 use crate::event::{Event, Kind, SharedSink, Sink};
 use crate::model::gate::Gate;
@@ -52,6 +52,9 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     }
     if let Some(warning) = superuser(&loaded.tasks, settings) {
         say(&warning);
+    }
+    if let Err(message) = workspaces::verify(loaded.tasks.iter(), settings) {
+        return fail(Exit::Usage, &message);
     }
     let limits = narrowed(loaded.batch, args);
     let gate = Arc::new(Gate::new(args.jobs.into()));
