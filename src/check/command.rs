@@ -5,6 +5,7 @@
 //! become shell code, whoever wrote it (the title of a pull request, for one).
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,8 @@ use crate::workspace::Staged;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// How much of each stream is looked at, in bytes: its beginning and its end. As much as of a file.
 const KEPT_OUTPUT: usize = 8 * 1024 * 1024;
+/// How large the files may be together that the agent changed, so that they are copied for `from: base`, in bytes.
+const LARGEST_COPY: u64 = 2 * 1024 * 1024 * 1024;
 /// How much of the output's end a message shows.
 const TAIL_LINES: usize = 20;
 /// How long a message's tail is at most, in characters.
@@ -216,7 +219,7 @@ impl Stream {
             return broken;
         }
         if output.is_cut {
-            broken.unknown(output.too_long(name));
+            broken.unknown(Output::too_long(name));
             return broken;
         }
         match serde_json::from_str(&output.text) {
@@ -253,7 +256,7 @@ impl Output {
         }
     }
 
-    fn too_long(&self, name: &str) -> String {
+    fn too_long(name: &str) -> String {
         format!(
             "{name} is larger than {} MiB, which is the most that a check reads",
             KEPT_OUTPUT / 1024 / 1024
@@ -272,7 +275,7 @@ impl Output {
             broken.unknown(sentence);
         }
         if words.not_contains.is_some() && broken.sentences.is_empty() {
-            broken.unknown(self.too_long(name));
+            broken.unknown(Self::too_long(name));
         }
         broken
     }
@@ -403,6 +406,15 @@ impl Command {
     fn stage(&self, context: &CheckContext<'_>) -> Result<Staged, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // A file of any size is made in no time, and its copy would fill the disk.
+        let size = size_of_changes(context);
+        if size > LARGEST_COPY {
+            return Err(format!(
+                "the files that the agent changed have {} MiB together, more than the {} MiB that are copied for a check",
+                size / 1024 / 1024,
+                LARGEST_COPY / 1024 / 1024
+            ));
+        }
         let target = context.scratch.join(format!("check-{number}"));
         let staged = context
             .workspace
@@ -516,6 +528,16 @@ impl Command {
             (_, tail) => finding.with_details(tail),
         }
     }
+}
+
+/// How large the regular files are together that the agent changed, in bytes.
+fn size_of_changes(context: &CheckContext<'_>) -> u64 {
+    let root = context.workspace.root();
+    let sizes = context.changes.iter().filter_map(|change| {
+        let found = fs::symlink_metadata(root.join(&change.path)).ok()?;
+        found.is_file().then(|| found.len())
+    });
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// The end of an output: what a person looks at first.
@@ -755,6 +777,21 @@ mod tests {
             .run(&place.context())
             .await;
         assert_eq!(finding.result, CheckResult::Errored);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_would_fill_the_disk_is_not_copied() {
+        let place = Place::new();
+        let huge = fs::File::create(place.dir.path().join("big")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        let check = command(serde_json::json!({"run": "true", "files": ["tests/**"]}));
+        let finding = check.run(&place.context()).await;
+        assert_eq!(finding.result, CheckResult::Errored);
+        assert!(
+            finding.message.contains("1048576 MiB"),
+            "{}",
+            finding.message
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]
