@@ -222,6 +222,10 @@ impl Sink for Progress {
             | Kind::ToolFinished(_)
             | Kind::ResultsAppended { .. }
             | Kind::WorkspaceCompared(_)
+            | Kind::NoteAppended { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => return Ok(()),
         }
         self.draw_overall();

@@ -22,6 +22,7 @@ mod endings;
 mod examples;
 mod export;
 mod explain;
+mod governor;
 mod hooks;
 mod hostile;
 mod html;

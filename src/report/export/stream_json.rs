@@ -327,7 +327,9 @@ impl<W: Write> Exporter for StreamJson<W> {
                 let content = format!("{code}: {message}");
                 self.notice(event, "informational", "warning", &content, json!({}))
             }
-            Kind::PromptAppended { origin, text, .. } => self.prompt(event, origin, text),
+            Kind::PromptAppended { origin, text, .. } | Kind::NoteAppended { origin, text, .. } => {
+                self.prompt(event, origin, text)
+            }
             Kind::ModelRetried {
                 attempt,
                 delay_ms,
@@ -361,6 +363,9 @@ impl<W: Write> Exporter for StreamJson<W> {
             Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::WorkspaceCompared { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => Ok(()),
         }
     }

@@ -90,7 +90,11 @@ impl<'a> Filtering<'a> {
             Kind::Warned { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
+            | Kind::NoteAppended { .. }
             | Kind::ResultsAppended { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => {}
         }
     }
