@@ -535,7 +535,7 @@ fn size_of_changes(context: &CheckContext<'_>) -> u64 {
     let root = context.workspace.root();
     let sizes = context.changes.iter().filter_map(|change| {
         let found = fs::symlink_metadata(root.join(&change.path)).ok()?;
-        found.is_file().then(|| found.len())
+        found.is_file().then_some(found.len())
     });
     sizes.fold(0, u64::saturating_add)
 }
