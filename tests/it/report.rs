@@ -1047,13 +1047,23 @@ fn a_second_verdict_behind_the_end_does_not_count() {
     let directory = tempfile::tempdir().unwrap();
     record(directory.path(), &plan, &events);
     let path = directory.path().join(run_dir::transcript("pushes", 1));
+    // As an earlier version wrote it: without a chain.
     let text = fs::read_to_string(&path).unwrap();
-    let last = text.lines().last().unwrap();
-    let mut forged: serde_json::Value = serde_json::from_str(last).unwrap();
+    let mut lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut forged = lines.last().unwrap().clone();
     assert_eq!(forged["type"], "task_finished");
     forged["outcome"] = json!("completed");
     forged["seq"] = json!(forged["seq"].as_u64().unwrap() + 1);
-    fs::write(&path, format!("{text}{forged}\n")).unwrap();
+    lines.push(forged);
+    let mut unchained = String::new();
+    for line in &mut lines {
+        line.as_object_mut().unwrap().remove("chain");
+        unchained.push_str(&format!("{line}\n"));
+    }
+    fs::write(&path, unchained).unwrap();
     let loaded = run_dir::load(directory.path()).unwrap();
     let pushes = loaded.summary.task("pushes").unwrap();
     assert_eq!(pushes.verdict(), Verdict::Failed);
