@@ -169,6 +169,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_row_lists_options_that_nobody_looks_at() {
+        for guard in table() {
+            let lists = [guard.refused, guard.writes, guard.inside, guard.known];
+            let letters = [guard.flags, guard.valued, guard.numeric];
+            let is_read_by_itself = matches!(
+                guard.extra,
+                Extra::Subcommands(_)
+                    | Extra::GitConfig
+                    | Extra::Xxd
+                    | Extra::Sed
+                    | Extra::Awk
+                    | Extra::WholeInterpreter
+            );
+            let is_empty = lists.iter().all(|list| list.is_empty())
+                && letters.iter().all(|letters| letters.is_empty());
+            assert!(!is_read_by_itself || is_empty, "{:?}", guard.heads);
+        }
+    }
+
+    #[test]
     fn every_entry_is_an_option_and_every_row_has_a_head() {
         for guard in table() {
             assert!(!guard.heads.is_empty());
