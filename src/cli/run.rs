@@ -137,7 +137,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
 fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
     let open = tasks
         .iter()
-        .filter(|task| task.sandbox == sandbox::Mode::Off && trigger::starts_processes(task))
+        .filter(|task| task.sandbox == sandbox::Mode::Off && task.starts_processes())
         .count();
     if open == 0 {
         return None;

@@ -97,23 +97,13 @@ fn distrust(event: &str, payload: Option<&Value>) -> Option<String> {
 
 /// What of a task reaches beyond files.
 fn reach(task: &Task) -> Option<&'static str> {
-    if starts_processes(task) {
+    if task.starts_processes() {
         Some("a tool, a hook or a check that can start one")
     } else if task.network != Network::Deny {
         Some("the network")
     } else {
         None
     }
-}
-
-/// Whether anything in a task can start a process. A tool that is not known here counts as one that does.
-pub(super) fn starts_processes(task: &Task) -> bool {
-    const FILES: [&str; 5] = ["Read", "Glob", "Grep", "Edit", "Write"];
-    task.tools
-        .iter()
-        .any(|tool| !FILES.contains(&tool.as_str()))
-        || !task.hooks.is_empty()
-        || task.checks.iter().any(|check| check.starts_processes())
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether anything in the task can start a process.
+    /// Whether anything in the task can start a process. A tool that is not built in counts as one that does.
     #[must_use]
     pub fn starts_processes(&self) -> bool {
         let by_tool = self
