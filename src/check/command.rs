@@ -14,25 +14,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::task::block_in_place;
 
 use super::globs::Globs;
 use super::reference::{Piece, pieces};
-use super::shape::Shape;
+use super::stream::{KEPT_OUTPUT, Output, Stream, StreamSpec};
 use super::words::Words;
-use super::{
-    Build, Check, CheckContext, Finding, Problem, SchemaSpec, Step, TimeSpan, World, clipped,
-    time_limit,
-};
+use super::{Build, Check, CheckContext, Finding, Problem, TimeSpan, World, clipped, time_limit};
 use crate::event::CheckResult;
-use crate::proc::{Captured, Ending, Finished, Launcher, Spec, Stderr};
+use crate::proc::{Ending, Finished, Launcher, Spec, Stderr};
 use crate::workspace::Staged;
 
 /// The time limit of a command that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// How much of each stream is looked at, in bytes: its beginning and its end. As much as of a file.
-const KEPT_OUTPUT: usize = 8 * 1024 * 1024;
 /// How large the files may be together that the agent changed, so that they are copied for `from: base`, in bytes.
 const LARGEST_COPY: u64 = 2 * 1024 * 1024 * 1024;
 /// How much of the output's end a message shows.
@@ -85,32 +79,6 @@ pub enum Origin {
     Base,
 }
 
-/// Demands on one output stream. All that is given must hold; at least one must be given.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("minProperties" = 1))]
-pub struct StreamSpec {
-    /// It contains this text, letter by letter.
-    #[schemars(length(min = 1))]
-    pub contains: Option<String>,
-    /// It does not contain this text.
-    #[schemars(length(min = 1))]
-    pub not_contains: Option<String>,
-    /// This regular expression matches somewhere in it.
-    pub matches: Option<String>,
-    /// It is JSON with these values: by JSON Pointer, as in `/passed: true`.
-    pub json: Option<BTreeMap<String, Value>>,
-    /// It is JSON that fits this schema.
-    pub schema: Option<SchemaSpec>,
-}
-
-/// Demands on one stream.
-#[derive(Debug, Default)]
-struct Stream {
-    words: Words,
-    shape: Shape,
-}
-
 #[derive(Debug)]
 struct Command {
     /// For bash.
@@ -143,8 +111,8 @@ impl Build for CommandSpec {
             &mut problems,
         );
         let apart = self.stdout.is_some() || self.stderr.is_some();
-        let stdout = stream("stdout", self.stdout, world.directory, &mut problems);
-        let stderr = stream("stderr", self.stderr, world.directory, &mut problems);
+        let stdout = Stream::new("stdout", self.stdout, world.directory, &mut problems);
+        let stderr = Stream::new("stderr", self.stderr, world.directory, &mut problems);
         let base = match (self.from, self.files) {
             (Some(Origin::Base), Some(files)) if !files.is_empty() => {
                 Globs::new("files", &files, &mut problems)
@@ -177,140 +145,6 @@ impl Build for CommandSpec {
             stderr,
             base,
         }))
-    }
-}
-
-fn stream(
-    name: &str,
-    spec: Option<StreamSpec>,
-    directory: &Path,
-    problems: &mut Vec<Problem>,
-) -> Stream {
-    let Some(spec) = spec else {
-        return Stream::default();
-    };
-    let mut found = Vec::new();
-    let stream = Stream {
-        words: Words::new(spec.contains, spec.not_contains, spec.matches, &mut found),
-        shape: Shape::new(spec.schema, ("json", spec.json), directory, &mut found),
-    };
-    if stream.words.is_empty() && stream.shape.is_empty() && found.is_empty() {
-        let hint = "give at least one of `contains`, `not_contains`, `matches`, `json`, `schema`";
-        found.push(Problem::whole(format!("`{name}` demands nothing"), hint));
-    }
-    let key = Step::Key(name.to_owned());
-    problems.extend(found.into_iter().map(|problem| problem.below(key.clone())));
-    stream
-}
-
-impl Stream {
-    fn titles(&self, name: &str) -> Vec<String> {
-        let mut titles = self.words.titles();
-        titles.extend(self.shape.titles());
-        titles
-            .iter()
-            .map(|title| format!("{name} {title}"))
-            .collect()
-    }
-
-    fn broken(&self, name: &str, output: &Output) -> Broken {
-        let mut broken = output.broken(name, &self.words);
-        if self.shape.is_empty() {
-            return broken;
-        }
-        if output.is_cut {
-            broken.unknown(Output::too_long(name));
-            return broken;
-        }
-        match serde_json::from_str(&output.text) {
-            Ok(value) => broken.known(self.shape.broken(name, &value)),
-            Err(error) => broken.unknown(format!("{name} is not JSON: {error}")),
-        }
-        broken
-    }
-}
-
-/// What a command wrote.
-#[derive(Debug, Clone)]
-struct Output {
-    text: String,
-    /// Whether `text` is only the beginning and the end.
-    is_cut: bool,
-}
-
-impl Output {
-    fn of(captured: &Captured) -> Self {
-        Self {
-            text: captured.text.clone(),
-            is_cut: captured.bytes > KEPT_OUTPUT as u64,
-        }
-    }
-
-    fn and(&self, other: &Self) -> Self {
-        if other.text.is_empty() {
-            return self.clone();
-        }
-        Self {
-            text: format!("{}\n{}", self.text, other.text),
-            is_cut: self.is_cut || other.is_cut,
-        }
-    }
-
-    fn too_long(name: &str) -> String {
-        format!(
-            "{name} is larger than {} MiB, which is the most that a check reads",
-            KEPT_OUTPUT / 1024 / 1024
-        )
-    }
-
-    /// What was found is there, also in an output that is cut. That something is not there, nobody knows of such a one.
-    fn broken(&self, name: &str, words: &Words) -> Broken {
-        let found = words.broken(name, &self.text);
-        let mut broken = Broken::default();
-        if !self.is_cut {
-            broken.known(found);
-            return broken;
-        }
-        for sentence in found {
-            broken.unknown(sentence);
-        }
-        if words.not_contains.is_some() && broken.sentences.is_empty() {
-            broken.unknown(Self::too_long(name));
-        }
-        broken
-    }
-}
-
-/// What does not hold of an output.
-#[derive(Debug, Default)]
-struct Broken {
-    sentences: Vec<String>,
-    /// Whether one of them says that the opposite holds.
-    is_decisive: bool,
-}
-
-impl Broken {
-    fn known(&mut self, sentences: Vec<String>) {
-        self.is_decisive |= !sentences.is_empty();
-        self.sentences.extend(sentences);
-    }
-
-    fn unknown(&mut self, sentence: String) {
-        self.sentences.push(sentence);
-    }
-
-    fn and(mut self, other: Self) -> Self {
-        self.is_decisive |= other.is_decisive;
-        self.sentences.extend(other.sentences);
-        self
-    }
-
-    fn finding(&self) -> Finding {
-        let finding = Finding::judged(&self.sentences);
-        Finding {
-            decisive: self.is_decisive || finding.result == CheckResult::Passed,
-            ..finding
-        }
     }
 }
 
@@ -559,6 +393,7 @@ fn tail(output: &str) -> &str {
 mod tests {
     use super::super::context::fixture::{Place, world};
     use super::*;
+    use crate::proc::Captured;
 
     fn spec(json: serde_json::Value) -> CommandSpec {
         serde_json::from_value(json).unwrap()
@@ -580,8 +415,8 @@ mod tests {
                 &mut problems,
             ),
             apart,
-            stdout: stream("stdout", spec.stdout, Path::new("/"), &mut problems),
-            stderr: stream("stderr", spec.stderr, Path::new("/"), &mut problems),
+            stdout: Stream::new("stdout", spec.stdout, Path::new("/"), &mut problems),
+            stderr: Stream::new("stderr", spec.stderr, Path::new("/"), &mut problems),
             base: Globs::new("files", &spec.files.unwrap_or_default(), &mut problems),
         };
         assert_eq!(problems, []);

@@ -38,6 +38,7 @@ pub mod reference;
 mod reply;
 mod run;
 mod shape;
+mod stream;
 mod time_span;
 mod words;
 mod yaml;
