@@ -5,19 +5,15 @@ use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use agent_batch::agent::Shutdown;
-use agent_batch::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
-use agent_batch::clock::Clock;
-use agent_batch::event::{Event, Kind, Recording, SharedSink};
-use agent_batch::model::scripted::{Script, Scripted};
+use agent_batch::event::{Event, Kind};
 use agent_batch::model::{Listener, Model, ModelError, Reply, Request};
 use agent_batch::outcome::{Outcome, Stop};
 use agent_batch::proc::Launcher;
-use agent_batch::task::{self, LoadOptions, TaskFile};
 use agent_batch::usage::ModelFacts;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use crate::batch;
 use crate::endings::{signal, until};
 use crate::model::server::{KEY, Play, Received, Server, message, status};
 use crate::sandbox::{Run, Sandbox};
@@ -729,65 +725,12 @@ impl Model for Bomb {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().canonicalize().unwrap();
-    let (repo, out) = (root.join("repo"), root.join("out"));
-    fs::create_dir_all(&repo).unwrap();
-    fs::create_dir_all(&out).unwrap();
-    fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
-    let jobs = ["crashes", "works"].map(|name| {
-        let file = root.join(format!("{name}.yaml"));
-        fs::write(
-            &file,
-            "model: scripted/s.yaml\nprompt: go\nworkspace: { path: repo }\ntools: [Read]\n",
-        )
-        .unwrap();
-        let options = LoadOptions {
-            cwd: root.clone(),
-            ..LoadOptions::default()
-        };
-        let file = TaskFile {
-            display: format!("{name}.yaml"),
-            absolute: file,
-        };
-        let task = task::load(&[file], None, &options).unwrap().tasks.remove(0);
-        let script = Script::parse("s.yaml", "- text: done\n").unwrap();
-        let model: Arc<dyn Model> = if name == "crashes" {
-            Arc::new(Bomb)
-        } else {
-            Arc::new(Scripted::new("scripted/s.yaml", script))
-        };
-        Job {
-            task: Arc::new(task),
-            model,
-            judges: BTreeMap::new(),
-            earlier: Vec::new(),
-        }
-    });
-    let recording = Arc::new(Mutex::new(Recording::default()));
-    let batch = Batch {
-        jobs: jobs.to_vec(),
-        parallel: 1,
-        rules: Rules::default(),
-        purse: None,
-        journal: Journal::default(),
-        base: root.clone(),
-        scratch: Scratch::create(&root, &out, false).unwrap(),
-        out,
-        keep_workspaces: false,
-        launcher: Launcher::new("/nowhere".into()),
-        environment: BTreeMap::new(),
-        redactor: Arc::default(),
-        clock: Clock::system(),
-        watchers: vec![Arc::clone(&recording) as SharedSink],
-        never_write: Vec::new(),
-        pinned: Pinned::default(),
-        closed: Vec::new(),
-        extra_tools: Vec::new(),
-        callbacks: Vec::new(),
-    };
-    Arc::new(batch).run(&Shutdown::default()).await;
-    let events = recording.lock().unwrap().events().to_vec();
+    let (_dir, root) = batch::place();
+    let bomb: Arc<dyn Model> = Arc::new(Bomb);
+    let jobs = [("crashes", bomb), ("works", batch::done())]
+        .map(|(name, model)| batch::job(&root, name, "tools: [Read]\n", model));
+    let launcher = Launcher::new("/nowhere".into());
+    let events = batch::run(&root, jobs.to_vec(), launcher, BTreeMap::new()).await;
     let ended = |name: &str| {
         let of = events
             .iter()

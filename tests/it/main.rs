@@ -15,6 +15,7 @@ mod action;
 mod architecture;
 mod baseline;
 mod bash_fuzz;
+mod batch;
 mod ci;
 mod checks;
 mod corpus;

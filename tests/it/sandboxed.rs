@@ -14,22 +14,18 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use agent_batch::agent::Shutdown;
-use agent_batch::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
-use agent_batch::clock::Clock;
-use agent_batch::event::{Event, Kind, Recording, SharedSink};
-use agent_batch::model::scripted::{Script, Scripted};
+use agent_batch::event::{Event, Kind};
 use agent_batch::outcome::Outcome;
 use agent_batch::proc::{Ending, Enforced, Finished, Launcher, Spec, Stderr, child_environment};
 use agent_batch::redact::Redactor;
 use agent_batch::sandbox::{Layers, Missing, Network, Plan};
-use agent_batch::task::{self, LoadOptions, TaskFile};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::batch;
 use crate::sandbox::{Run, Sandbox};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-batch");
@@ -852,59 +848,12 @@ fn a_policy_names_the_least_sandbox_and_no_network() {
 
 /// One task on a machine that has these layers; gives the outcome, the events and the number of model calls.
 async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().canonicalize().unwrap();
-    let (tasks, workspace, out) = (root.join("t.yaml"), root.join("ws"), root.join("out"));
-    for directory in [&workspace, &out] {
-        fs::create_dir(directory).unwrap();
-    }
-    let text = format!(
-        "model: scripted/s.yaml\nprompt: p\nworkspace: {{ path: ws }}\ntools: [Bash]\n{yaml}"
-    );
-    fs::write(&tasks, text).unwrap();
-    fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
-    let file = TaskFile {
-        display: "t.yaml".to_owned(),
-        absolute: tasks,
-    };
-    let options = LoadOptions {
-        cwd: root.clone(),
-        ..LoadOptions::default()
-    };
-    let task = task::load(&[file], None, &options).unwrap().tasks.remove(0);
-    let model = Arc::new(Scripted::new(
-        "scripted/s.yaml",
-        Script::parse("s.yaml", "- text: done\n").unwrap(),
-    ));
-    let recording = Arc::new(Mutex::new(Recording::default()));
-    let batch = Batch {
-        jobs: vec![Job {
-            task: Arc::new(task),
-            model,
-            judges: std::collections::BTreeMap::new(),
-            earlier: Vec::new(),
-        }],
-        parallel: 1,
-        rules: Rules::default(),
-        purse: None,
-        journal: Journal::default(),
-        base: root.clone(),
-        scratch: Scratch::create(&root, &out, false).unwrap(),
-        out,
-        keep_workspaces: false,
-        launcher: Launcher::new(PROGRAM.into()).with_layers(layers),
-        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        redactor: Arc::default(),
-        clock: Clock::system(),
-        watchers: vec![Arc::clone(&recording) as SharedSink],
-        never_write: Vec::new(),
-        pinned: Pinned::default(),
-        closed: Vec::new(),
-        extra_tools: Vec::new(),
-        callbacks: Vec::new(),
-    };
-    Arc::new(batch).run(&Shutdown::default()).await;
-    let events = recording.lock().unwrap().events().to_vec();
+    let (_dir, root) = batch::place();
+    let yaml = format!("tools: [Bash]\n{yaml}");
+    let job = batch::job(&root, "t", &yaml, batch::done());
+    let launcher = Launcher::new(PROGRAM.into()).with_layers(layers);
+    let environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+    let events = batch::run(&root, vec![job], launcher, environment).await;
     let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
         unreachable!("{events:?}")
     };
@@ -915,6 +864,19 @@ fn kinds(events: &[Event], wanted: impl Fn(&Kind) -> bool) -> usize {
     events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
+/// The task ended before the first model call, with a message that says `fix`.
+fn assert_refused(outcome: Outcome, events: &[Event], fix: &str) {
+    assert_eq!(outcome, Outcome::SandboxUnavailable);
+    assert_eq!(
+        kinds(events, |kind| matches!(kind, Kind::StepStarted { .. })),
+        0
+    );
+    let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+        unreachable!()
+    };
+    assert!(finished.message.contains(fix), "{}", finished.message);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model_call() {
     let landlock = Layers {
@@ -923,19 +885,7 @@ async fn a_required_sandbox_that_is_not_whole_is_an_error_before_the_first_model
     };
     for layers in [Layers::default(), landlock] {
         let (outcome, events) = on_machine(layers, "sandbox: required\n").await;
-        assert_eq!(outcome, Outcome::SandboxUnavailable);
-        assert_eq!(
-            kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })),
-            0
-        );
-        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
-            unreachable!()
-        };
-        assert!(
-            finished.message.contains("to change that, "),
-            "{}",
-            finished.message
-        );
+        assert_refused(outcome, &events, "to change that, ");
     }
 }
 
@@ -966,19 +916,7 @@ async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
 async fn where_no_sandbox_works_root_runs_a_task_only_when_it_says_off() {
     let (outcome, events) = on_machine(Layers::default(), "").await;
     if rustix::process::geteuid().is_root() {
-        assert_eq!(outcome, Outcome::SandboxUnavailable);
-        assert_eq!(
-            kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })),
-            0
-        );
-        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
-            unreachable!()
-        };
-        assert!(
-            finished.message.contains("name `--sandbox off`"),
-            "{}",
-            finished.message
-        );
+        assert_refused(outcome, &events, "name `--sandbox off`");
     } else {
         assert_eq!(outcome, Outcome::Completed);
     }
