@@ -197,11 +197,12 @@ struct Ran {
 /// starts to `N.log`.
 ///
 /// A subshell has nothing but stubs. They are functions, which bash finds before builtins and programs; every builtin has
-/// one but `builtin` itself, which the stubs need. The PATH leads nowhere, and what is not found is logged too.
+/// one but `builtin` itself, which the stubs need. The PATH leads nowhere, and what is not found is logged too. A stub
+/// logs by one write: the parts of a pipeline run at once, and no record may stand in the middle of another.
 const HARNESS: &str = r#"
 LAB=$1
 RM=/bin/rm
-stub() { builtin printf '%s\0' "$@" >>"$LOG"; builtin printf '\1' >>"$LOG"; }
+stub() { builtin printf '%s\0' $'\1'"$1" "${@:2}" >>"$LOG"; }
 command_not_found_handle() { stub "$@"; }
 for name in STUBS $(compgen -b); do
   case $name in
