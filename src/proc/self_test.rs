@@ -58,7 +58,7 @@ impl Launcher {
     /// What can be enforced here, tried out once. `scratch` is a private directory that exists.
     pub async fn enforceable(&self, network: Network, scratch: &Path) -> Arc<Enforced> {
         let cell = match network {
-            Network::Deny => &self.tested.deny,
+            Network::Deny | Network::Hosts => &self.tested.deny,
             Network::Allow => &self.tested.allow,
         };
         let answer =
@@ -141,7 +141,7 @@ impl Launcher {
             secret: at("outside/secret"),
             protected: vec![own, at("workspace/.git/hooks/pre-commit")],
             workspace: at("workspace"),
-            port: port.filter(|_| network == Network::Deny),
+            port: port.filter(|_| network != Network::Allow),
             socket: unix.is_ok().then(|| at("outside/socket")),
             abstract_socket: hidden.is_ok().then_some(name),
             runner: layers.bubblewrap.is_none().then(std::process::id),

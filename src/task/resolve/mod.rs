@@ -247,6 +247,7 @@ impl<'a> Project<'a> {
         model::check_policy(self, findings);
         tools::check_policy(self, findings);
         permissions::check_policy(self, findings);
+        sandbox::check_policy(self, findings);
     }
 }
 
@@ -307,7 +308,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let permissions = permissions::resolve(cx, &tools, findings);
     let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
     let (workspace, isolation) = files::workspace(cx, findings);
-    let (sandbox, network) = sandbox::resolve(cx, findings);
+    let (sandbox, network, hosts) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
     let mut allow = permissions.allow;
@@ -337,6 +338,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         isolation,
         sandbox,
         network,
+        hosts,
         checks: checks.list,
         output_schema: checks.output_schema,
         judges: checks.judges,
