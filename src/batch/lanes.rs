@@ -20,7 +20,7 @@ pub(super) fn hold(task: &Task) -> Option<Hold<'_>> {
     let reads = |tool: &String| matches!(tool.as_str(), "Read" | "Glob" | "Grep");
     let only_reads = task.tools.iter().all(reads)
         && task.hooks.is_empty()
-        && task.checks.iter().all(|check| check.kind() != "command");
+        && !task.checks.iter().any(|check| check.starts_processes());
     (task.isolation == Isolation::None).then_some(Hold {
         place: &task.workspace,
         writes: !only_reads,

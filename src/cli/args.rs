@@ -90,6 +90,38 @@ pub(super) struct FormArgs {
     pub(super) gitlab: When,
 }
 
+/// What a run is compared with.
+#[derive(Debug, Args)]
+pub(super) struct BaselineArgs {
+    /// Compare with an earlier run: its run directory or `summary.json`
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(super) baseline: Option<PathBuf>,
+    /// What fails the run, in place of any failure; several, separated by commas. Needs a baseline
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub(super) gate: Vec<GateArg>,
+}
+
+/// What fails a run that is compared with a baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum GateArg {
+    /// A task that passed in the baseline fails
+    Broken,
+    /// A task costs notably more
+    Cost,
+    /// A task takes notably more steps
+    Steps,
+}
+
+impl From<GateArg> for crate::report::summary::Gate {
+    fn from(typed: GateArg) -> Self {
+        match typed {
+            GateArg::Broken => Self::Broken,
+            GateArg::Cost => Self::Cost,
+            GateArg::Steps => Self::Steps,
+        }
+    }
+}
+
 /// Run tasks.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -121,6 +153,8 @@ pub(super) struct RunArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) github: When,
+    #[command(flatten)]
+    pub(super) baseline: BaselineArgs,
     #[command(flatten)]
     pub(super) forms: FormArgs,
 }
@@ -184,6 +218,8 @@ pub(super) struct ReportArgs {
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(long, value_enum, default_value_t = When::Never, value_name = "WHEN")]
     pub(super) github: When,
+    #[command(flatten)]
+    pub(super) baseline: BaselineArgs,
     #[command(flatten)]
     pub(super) forms: FormArgs,
 }

@@ -11,6 +11,7 @@ use crate::batch::plan::filter::Filter;
 use crate::cli::args::{RunArgs, TaskArgs};
 use crate::cli::settings::Settings;
 use crate::cli::{fail, say};
+use crate::clock::Clock;
 use crate::file;
 use crate::model::anthropic::{self, Anthropic};
 use crate::model::http::{self, Connection};
@@ -37,6 +38,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
     let options = LoadOptions {
         env: settings.environment.clone(),
         cwd: settings.base.clone(),
+        today: Some(Clock::system().now().date()),
         allow_bypass: args.allow_bypass,
         extra_allow: Vec::new(),
         extra_deny: args.deny.clone(),
@@ -257,11 +259,10 @@ pub(super) fn matching(
         .flatten()
         .filter(|entry| is_meant(entry.path()))
         .map(|entry| {
-            entry
-                .path()
-                .strip_prefix(base)
-                .unwrap_or(entry.path())
-                .to_path_buf()
+            // What an absolute pattern matches is absolute, also below the base.
+            let inside = entry.path().strip_prefix(base).ok();
+            let inside = inside.filter(|_| Path::new(pattern).is_relative());
+            inside.unwrap_or(entry.path()).to_path_buf()
         })
         .filter(|path| matcher.is_match(path))
         .collect();

@@ -4,6 +4,7 @@
 //! [`Exit`](crate::outcome::Exit) that becomes the process's exit code.
 
 mod args;
+mod baseline;
 mod check;
 mod claim;
 mod explain;

@@ -155,7 +155,7 @@ pub(super) fn planned(task: &Task) -> PlannedTask {
         tags: task.tags.clone(),
         isolation: task.isolation.name().to_owned(),
         on_denied: task.on_denied,
-        quarantine: None,
+        quarantine: task.quarantine.clone(),
         trials: task.trials,
         retries: task.retries,
         group: task.group.clone(),

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::ReportArgs;
 use crate::cli::claim::claim;
 use crate::cli::settings::Settings;
-use crate::cli::{fail, load, run, say};
+use crate::cli::{baseline, fail, load, run, say};
 use crate::file;
 use crate::outcome::Exit;
+use crate::report::baseline::compare;
 use crate::report::merge::{self, Member};
 use crate::report::run_dir;
 
@@ -43,12 +44,19 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
 
 fn again(dir: &Path, args: &ReportArgs, settings: &Settings) -> Exit {
     let directory = settings.base.join(dir);
+    let before = match baseline::of_report(&args.baseline, &directory, settings) {
+        Ok(before) => before,
+        Err(exit) => return exit,
+    };
     match run_dir::load(&directory) {
         Ok(mut loaded) => {
             for damage in &loaded.damages {
                 say(&format!("warning: {damage}"));
             }
             loaded.summary.dir = dir.to_string_lossy().into_owned();
+            if let Some(before) = &before {
+                compare(&mut loaded.summary, before);
+            }
             let exit = run::conclude(
                 &loaded.summary,
                 &directory,

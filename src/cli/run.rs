@@ -13,11 +13,12 @@ use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
-use crate::cli::{fail, github, load, redactor, say};
+use crate::cli::{baseline, fail, github, load, redactor, say};
 use crate::clock::Clock;
 use crate::event::{Event, SharedSink, Sink};
 use crate::outcome::Exit;
 use crate::proc::Launcher;
+use crate::report::baseline::compare;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
@@ -26,6 +27,13 @@ use crate::text;
 
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
+    // Before the run directory is emptied: it may be the baseline itself.
+    let before = match baseline::demand(&args.baseline)
+        .and_then(|()| baseline::named(&args.baseline, settings))
+    {
+        Ok(before) => before,
+        Err(exit) => return exit,
+    };
     let loaded = match load::load(&args.tasks, settings) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
@@ -41,6 +49,11 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(None) => return Exit::Passed,
         Err((exit, message)) => return fail(exit, &message),
     };
+    if let Some(before) = &before
+        && let Err(exit) = baseline::store(before, &out)
+    {
+        return exit;
+    }
     let summary = Arc::new(Mutex::new(Fold(summary)));
     let screen = Screen::new(args, settings, jobs.len());
     let batch = match batch(
@@ -78,6 +91,9 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     drop(batch);
     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     summary.0.signal = signal;
+    if let Some(before) = &before {
+        compare(&mut summary.0, before);
+    }
     conclude(
         &summary.0,
         &out,

@@ -166,7 +166,8 @@ mod tests {
             let request = format!("CONNECT {name}:443 HTTP/1.1\r\n\r\n");
             if let Ok(host) = host(request.as_bytes()) {
                 prop_assert!(host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte)));
-                prop_assert!(name.eq_ignore_ascii_case(&host) || name.eq_ignore_ascii_case(&format!("{}.", host)));
+                let named = name.strip_suffix('.').unwrap_or(&name);
+                prop_assert!(named.eq_ignore_ascii_case(&host));
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::summary::{CheckRecord, Denial, HostRecord, Summary, TaskSummary};
+use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
 use crate::outcome::{Stop, Verdict};
@@ -129,6 +129,7 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     if is_bypass(&task.mode) {
         lines.push(bypass_warning(&task.mode));
     }
+    lines.extend(comparison_lines(task));
     lines.extend(sandbox::warning(&task.sandbox));
     for denial in task.denials.items.iter().take(TOLD) {
         lines.extend(denial_lines(denial));
@@ -187,6 +188,78 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
         .iter()
         .map(|line| text::visible_line(&text::strip_ansi(line)))
         .collect()
+}
+
+/// What a quarantine and a baseline say of a task.
+fn comparison_lines(task: &TaskSummary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(quarantine) = &task.quarantine {
+        lines.push(format!(
+            "in quarantine until {}, so that a failure does not count: {}",
+            text::one_line(&quarantine.until, 40),
+            text::one_line(&quarantine.reason, LINE)
+        ));
+    }
+    let Some(compared) = &task.compared else {
+        return lines;
+    };
+    let flaky = match &compared.before {
+        Some(before) if before.flaky => ", and flaky there",
+        _ => "",
+    };
+    let before = match &compared.before {
+        Some(before) => format!("it was {}{flaky}", before.outcome.name()),
+        None => "it was not there".to_owned(),
+    };
+    lines.push(format!(
+        "against the baseline: {} ({before})",
+        compared.class.name()
+    ));
+    lines
+}
+
+/// What the comparison with the baseline came to, over all tasks.
+fn baseline_lines(summary: &Summary) -> Vec<String> {
+    let Some(baseline) = &summary.baseline else {
+        return Vec::new();
+    };
+    let classes = [
+        Class::Broken,
+        Class::Fixed,
+        Class::StillFailing,
+        Class::New,
+        Class::NotEvaluated,
+        Class::Passing,
+    ];
+    let mut counts: Vec<String> = classes
+        .iter()
+        .map(|class| {
+            let tasks = summary.tasks.iter();
+            let of_class = tasks.filter(|task| {
+                task.compared
+                    .as_ref()
+                    .is_some_and(|compared| compared.class == *class)
+            });
+            format!("{} {}", of_class.count(), class.name())
+        })
+        .collect();
+    counts.push(format!("{} removed", baseline.removed.total));
+    let source = text::one_line(&baseline.source, 200);
+    let age = baseline
+        .started_at
+        .map_or_else(String::new, |at| format!(" of {}", at.date()));
+    let mut lines = vec![format!("baseline {source}{age}: {}", counts.join(", "))];
+    for task in &summary.tasks {
+        for shift in task.compared.iter().flat_map(|compared| &compared.shifts) {
+            lines.push(format!("{}: {shift}", text::visible_line(&task.name)));
+        }
+    }
+    lines.truncate(TOLD * 5);
+    if !baseline.gate.is_empty() {
+        let gates: Vec<String> = baseline.gate.iter().map(ToString::to_string).collect();
+        lines.push(format!("only this fails the run: {}", gates.join(", ")));
+    }
+    lines
 }
 
 fn more(lines: &mut Vec<String>, total: u64, word: &str) {
@@ -304,6 +377,16 @@ fn closing(summary: &Summary) -> Vec<String> {
         );
     }
     lines.extend(sandbox::warnings(summary));
+    lines.extend(baseline_lines(summary));
+    let excused = summary
+        .tasks
+        .iter()
+        .filter(|task| task.is_excused())
+        .count();
+    if excused > 0 {
+        let failures = text::plural(excused as u64, "failure");
+        lines.push(format!("{failures} in quarantine, which do not count"));
+    }
     if let Some(shard) = &summary.plan.shard {
         let (own, all) = (summary.tasks.len(), summary.plan.tasks.len());
         lines.push(format!(

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`plan`], [`run_dir`], [`transcript`] | the run directory: what was planned, where things lie, what happened |
 //! | [`summary`] | the fold |
+//! | [`baseline`] | the comparison with an earlier run |
 //! | [`console`], [`account`] | the log of a CI job |
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
@@ -29,6 +30,7 @@ pub mod run_dir;
 pub mod transcript;
 pub mod summary;
 pub mod account;
+pub mod baseline;
 pub mod console;
 pub mod export;
 pub mod files;

@@ -42,6 +42,10 @@ pub fn describe(task: &Task) -> String {
     for (axis, value) in &task.matrix {
         table.row("matrix", &format!("{axis}: {value}"));
     }
+    if let Some(quarantine) = &task.quarantine {
+        let excused = format!("until {}: {}", quarantine.until, quarantine.reason);
+        table.row("quarantine", &excused);
+    }
     table.row("model", &task.model.to_string());
     table.row(
         "mode",

@@ -31,6 +31,8 @@ pub struct LoadOptions {
     pub env: BTreeMap<String, String>,
     /// The directory in which the run is started, absolute: the workspace of tasks that name none.
     pub cwd: PathBuf,
+    /// The day in UTC, by which a quarantine ends; `None`: none ends.
+    pub today: Option<time::Date>,
     /// The operator switches on `bypassPermissions` for tasks that ask for it.
     pub allow_bypass: bool,
     /// Allow rules of the operator.
@@ -292,6 +294,7 @@ impl Everything<'_> {
         let LoadOptions {
             env: _,
             cwd: _,
+            today: _,
             allow_bypass,
             extra_allow,
             extra_deny,

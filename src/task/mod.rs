@@ -46,7 +46,7 @@ pub use schema::{project_schema, schema};
 pub use source::LARGEST_FILE;
 pub use spec::{
     DefaultsSpec, HookCommandSpec, HookEventName, HooksSpec, LimitsSpec, PermissionsSpec,
-    PolicySpec, ProjectSpec, TaskSpec, WorkspaceSpec,
+    PolicySpec, ProjectSpec, QuarantineSpec, TaskSpec, WorkspaceSpec,
 };
 pub use trials_spec::TrialsSpec;
 
@@ -112,6 +112,8 @@ pub struct Task {
     pub trials: Trials,
     /// How many attempts that ended in infrastructure may be made up for, over all trials.
     pub retries: u32,
+    /// Why a failure does not count for now, if it does not.
+    pub quarantine: Option<crate::report::Quarantine>,
     /// The group whose limit on tasks at the same time it falls under.
     pub group: Option<String>,
     /// The values of its matrix, by axis, in the file's order; empty without one.

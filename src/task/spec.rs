@@ -240,6 +240,24 @@ pub struct ProjectSpec {
     /// What no task can go beyond.
     #[serde(default)]
     pub policy: PolicySpec,
+    /// Tasks that run and are reported, and whose failures do not fail the run. Infrastructure errors still do.
+    #[serde(default)]
+    pub quarantine: Vec<QuarantineSpec>,
+}
+
+/// Tasks that may fail for now.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuarantineSpec {
+    /// A glob for the names of the tasks.
+    #[schemars(length(min = 1))]
+    pub task: String,
+    /// The last day on which it holds, in UTC, as `2026-12-31`. Afterwards a failure counts again.
+    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"))]
+    pub until: String,
+    /// Why, and who looks at it.
+    #[schemars(length(min = 1))]
+    pub reason: String,
 }
 
 /// What a task gets that does not say otherwise. Rules, hooks and additional directories are added to those of the

@@ -162,6 +162,7 @@ fn every_command_in_the_documents_works() {
         "docs/junit.md",
         "docs/reports.md",
         "docs/transcript.md",
+        "docs/checks.md",
     ] {
         for command in commands(document) {
             // `cargo test` is what runs this; `cargo bench` takes minutes; a key is nothing that a test has.

@@ -13,7 +13,9 @@
 
 mod action;
 mod architecture;
+mod baseline;
 mod bash_fuzz;
+mod ci;
 mod checks;
 mod corpus;
 mod endings;

@@ -319,6 +319,7 @@ impl<W: Write> Exporter for Atif<W> {
             | Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::ResultsAppended { .. }
+            | Kind::ConnectionFinished(_)
             | Kind::WorkspaceCompared { .. }
             | Kind::Unknown => {}
         }

@@ -38,6 +38,17 @@ pub enum Gate {
     Steps,
 }
 
+/// The word of the command line.
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Broken => "broken",
+            Self::Cost => "cost",
+            Self::Steps => "steps",
+        })
+    }
+}
+
 /// A task in the light of the baseline.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

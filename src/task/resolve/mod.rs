@@ -12,6 +12,7 @@ mod limits;
 mod model;
 mod permissions;
 mod prompt;
+mod quarantine;
 mod repetition;
 mod sandbox;
 mod tools;
@@ -220,6 +221,7 @@ pub(super) struct Project<'a> {
     pub(super) spec: &'a ProjectSpec,
     pub(super) defaults: Layer<'a>,
     pub(super) policy: Layer<'a>,
+    pub(super) quarantine: Layer<'a>,
 }
 
 impl<'a> Project<'a> {
@@ -238,6 +240,7 @@ impl<'a> Project<'a> {
             spec,
             defaults: layer("defaults"),
             policy: layer("policy"),
+            quarantine: layer("quarantine"),
         }
     }
 
@@ -248,6 +251,7 @@ impl<'a> Project<'a> {
         tools::check_policy(self, findings);
         permissions::check_policy(self, findings);
         sandbox::check_policy(self, findings);
+        quarantine::check_list(self, findings);
     }
 }
 
@@ -302,6 +306,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let before = findings.errors.len();
     let name = identity::name(cx, findings);
     let tags = identity::tags(cx, findings);
+    let quarantine = quarantine::resolve(cx, &name, findings);
     let (system, turns) = prompt::resolve(cx, findings);
     let model = model::resolve(cx, findings);
     let tools = tools::resolve(cx, findings);
@@ -340,6 +345,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         network,
         hosts,
         checks: checks.list,
+        quarantine,
         output_schema: checks.output_schema,
         judges: checks.judges,
         hooks,

@@ -1,0 +1,270 @@
+//! The comparison of a run with an earlier one: which tasks broke, which were fixed, and what takes notably more or less.
+//!
+//! [`read`] takes a baseline from a `summary.json` or from a run directory; [`Snapshot`] is what is kept of it, and stored in
+//! the run directory, so that reports that are made again say the same. [`compare`] is the fold; what the result means for
+//! the exit code stands with the [summary](super::summary).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::run_dir;
+use super::summary::{
+    Baseline, Before, Class, Compared, Gate, Kept, Measure, Shift, Summary, TaskSummary,
+};
+use crate::file;
+use crate::outcome::{Outcome, Verdict};
+use crate::usage::Usd;
+
+/// The version of the stored format.
+const VERSION: u32 = 1;
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 256 * 1024 * 1024;
+/// A change below this share of the baseline's value is no notable one.
+const SHARE: f64 = 0.2;
+/// A change of cost below this is no notable one, in dollars.
+const LEAST_COST: f64 = 0.01;
+/// A change of steps below this is no notable one.
+const LEAST_STEPS: f64 = 2.0;
+
+/// What is kept of the run that others are compared with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Format version.
+    pub v: u32,
+    /// Where it was taken from, as it was named.
+    pub source: String,
+    /// When that run began.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub started_at: Option<OffsetDateTime>,
+    /// What fails the run that is compared.
+    #[serde(default)]
+    pub gate: Vec<Gate>,
+    /// The tasks, by name.
+    pub tasks: BTreeMap<String, Before>,
+}
+
+/// A baseline that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BaselineError {
+    /// It cannot be read.
+    #[error("the baseline `{}` cannot be read: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error(
+        "the baseline `{}` is neither a run directory nor a `summary.json` of this version: {reason}",
+        path.display()
+    )]
+    Invalid {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// It measured nothing.
+    #[error("the baseline `{}` has no tasks, so nothing can be compared with it", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// What is read of a `summary.json`; what else stands there is no matter.
+#[derive(Deserialize)]
+struct Document {
+    version: u32,
+    #[serde(with = "time::serde::rfc3339")]
+    started_at: OffsetDateTime,
+    tasks: Vec<DocumentTask>,
+}
+
+#[derive(Deserialize)]
+struct DocumentTask {
+    name: String,
+    outcome: Outcome,
+    #[serde(default)]
+    flaky: bool,
+    steps: u32,
+    cost_usd: Option<Usd>,
+}
+
+/// Reads a baseline: a run directory, whose transcripts are the truth, a directory with a `summary.json`, or that file.
+/// `source` is how it was named.
+///
+/// # Errors
+/// See [`BaselineError`].
+pub fn read(path: &Path, source: &str, gate: Vec<Gate>) -> Result<Snapshot, BaselineError> {
+    let (started_at, tasks) = if path.join(run_dir::PLAN).is_file() {
+        from_directory(path)?
+    } else if path.is_dir() {
+        from_document(&path.join("summary.json"))?
+    } else {
+        from_document(path)?
+    };
+    if tasks.is_empty() {
+        let path = path.to_owned();
+        return Err(BaselineError::Empty { path });
+    }
+    Ok(Snapshot {
+        v: VERSION,
+        source: source.to_owned(),
+        started_at: Some(started_at),
+        gate,
+        tasks,
+    })
+}
+
+type Found = (OffsetDateTime, BTreeMap<String, Before>);
+
+fn from_directory(path: &Path) -> Result<Found, BaselineError> {
+    let loaded = run_dir::load(path).map_err(|error| BaselineError::Invalid {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let tasks = loaded.summary.tasks.iter();
+    let tasks = tasks.map(|task| (task.name.clone(), before(task)));
+    Ok((loaded.plan.started_at, tasks.collect()))
+}
+
+fn from_document(path: &Path) -> Result<Found, BaselineError> {
+    let invalid = |reason: String| BaselineError::Invalid {
+        path: path.to_owned(),
+        reason,
+    };
+    let text = file::read(path, LARGEST).map_err(|source| BaselineError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let document: Document =
+        serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+    if document.version != super::json::VERSION {
+        return Err(invalid(format!(
+            "it has version {}, expected {}",
+            document.version,
+            super::json::VERSION
+        )));
+    }
+    let tasks = document.tasks.into_iter().map(|task| {
+        let before = Before {
+            outcome: task.outcome,
+            flaky: task.flaky,
+            steps: task.steps,
+            cost: task.cost_usd,
+        };
+        (task.name, before)
+    });
+    Ok((document.started_at, tasks.collect()))
+}
+
+/// What later runs will see of a task.
+fn before(task: &TaskSummary) -> Before {
+    Before {
+        outcome: task.outcome,
+        flaky: is_flaky(task),
+        steps: task.steps,
+        cost: task.cost,
+    }
+}
+
+/// Whether a task passed only after another attempt of it had failed.
+fn is_flaky(task: &TaskSummary) -> bool {
+    let mut earlier = task.earlier.iter();
+    task.verdict() == Verdict::Passed
+        && earlier.any(|attempt| attempt.outcome.verdict() == Verdict::Failed)
+}
+
+/// Says of every task what became of it since the baseline.
+pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
+    for task in &mut summary.tasks {
+        let before = snapshot.tasks.get(&task.name);
+        task.compared = Some(Compared {
+            class: Class::of(
+                before.map(|before| before.outcome.verdict()),
+                task.verdict(),
+            ),
+            before: before.cloned(),
+            shifts: before.map_or_else(Vec::new, |before| shifts(before, task)),
+        });
+    }
+    let mut removed = Kept::default();
+    for name in snapshot.tasks.keys() {
+        if summary.task(name).is_none() {
+            removed.push(name.clone());
+        }
+    }
+    summary.baseline = Some(Baseline {
+        source: snapshot.source.clone(),
+        started_at: snapshot.started_at,
+        gate: snapshot.gate.clone(),
+        removed,
+    });
+}
+
+/// What takes notably more or less. Only tasks that passed both times are compared: a failure stops early or runs on.
+fn shifts(before: &Before, task: &TaskSummary) -> Vec<Shift> {
+    if before.outcome.verdict() != Verdict::Passed || task.verdict() != Verdict::Passed {
+        return Vec::new();
+    }
+    let cost = before.cost.zip(task.cost);
+    let cost = cost.map(|(before, now)| (Measure::Cost, before.dollars(), now.dollars()));
+    let steps = (Measure::Steps, before.steps.into(), task.steps.into());
+    cost.into_iter()
+        .chain([steps])
+        .filter(|(measure, before, now)| {
+            let least = match measure {
+                Measure::Cost => LEAST_COST,
+                Measure::Steps => LEAST_STEPS,
+            };
+            // Both: a share alone makes noise of small things, an amount alone of large ones.
+            let change = (now - before).abs();
+            change >= least && change >= before * SHARE
+        })
+        .map(|(measure, before, now)| Shift {
+            measure,
+            before,
+            now,
+        })
+        .collect()
+}
+
+impl Snapshot {
+    /// The content of `baseline.json` in a run directory.
+    ///
+    /// # Errors
+    /// A time beyond the year 9999.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// The baseline that a run was compared with, if it was.
+    ///
+    /// # Errors
+    /// There is one and it cannot be used.
+    pub fn stored(directory: &Path) -> Result<Option<Self>, BaselineError> {
+        let path = directory.join(run_dir::BASELINE);
+        let text = match file::read(&path, LARGEST) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(BaselineError::Io { path, source }),
+        };
+        let invalid = |reason: String| BaselineError::Invalid {
+            path: path.clone(),
+            reason,
+        };
+        let snapshot: Self =
+            serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        if snapshot.v == VERSION {
+            Ok(Some(snapshot))
+        } else {
+            Err(invalid(format!("it has version {}", snapshot.v)))
+        }
+    }
+}

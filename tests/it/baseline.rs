@@ -1,0 +1,213 @@
+//! A run against an earlier one, and tasks that may fail for now.
+
+use crate::sandbox::{Run, Sandbox};
+
+const DONE: &str = "- text: done\n";
+const WRONG: &str = "- text: I could not\n";
+
+/// Tasks that pass when their model says `done`: each with what it says.
+fn tasks(sandbox: Sandbox, said: &[(&str, &str)]) -> Sandbox {
+    said.iter().fold(sandbox, |sandbox, (name, script)| {
+        sandbox
+            .named_task(
+                name,
+                &format!(
+                    "model: scripted/{name}.replies\nchecks:\n  - reply: {{ contains: done }}\n"
+                ),
+            )
+            .file(&format!("tasks/{name}.replies"), script)
+    })
+}
+
+fn classes(run: &Run) -> Vec<String> {
+    let summary = run.summary();
+    let tasks = summary["tasks"].as_array().unwrap().iter();
+    tasks
+        .map(|task| format!("{} {}", task["name"], task["baseline"]["class"]).replace('"', ""))
+        .collect()
+}
+
+/// A run in which `kept` and `broken` pass and `fixed` and `failing` do not, in `before/`.
+fn with_baseline() -> Sandbox {
+    let before = [
+        ("kept", DONE),
+        ("broken", DONE),
+        ("fixed", WRONG),
+        ("failing", WRONG),
+        ("removed", DONE),
+    ];
+    let sandbox = tasks(Sandbox::new(), &before);
+    sandbox.call(&["tasks", "--out", "before"]).exit(1);
+    std::fs::remove_file(sandbox.path().join("tasks/removed.yaml")).unwrap();
+    let now = [
+        ("kept", DONE),
+        ("broken", WRONG),
+        ("fixed", DONE),
+        ("failing", WRONG),
+        ("new", WRONG),
+    ];
+    tasks(sandbox, &now)
+}
+
+#[test]
+fn every_task_has_its_class_and_only_a_regression_fails_a_gate_for_it() {
+    let sandbox = with_baseline();
+    let run = sandbox
+        .call(&["tasks", "--baseline", "before", "--gate", "broken"])
+        .exit(1);
+    assert_eq!(
+        classes(&run),
+        [
+            "broken broken",
+            "failing still_failing",
+            "fixed fixed",
+            "kept passing",
+            "new new"
+        ]
+    );
+    let summary = run.summary();
+    assert_eq!(summary["baseline"]["removed"]["items"][0], "removed");
+    let said = run.stdout();
+    let counts = "1 broken, 1 fixed, 1 still failing, 1 new, 0 not evaluated, 1 passing, 1 removed";
+    assert!(said.contains(counts), "{said}");
+    assert!(
+        said.contains("against the baseline: broken (it was completed)"),
+        "{said}"
+    );
+
+    // Without the regression the same failures fail nothing, and the reports that are made again agree.
+    let repaired = tasks(sandbox, &[("broken", DONE)]);
+    let args = [
+        "tasks",
+        "--baseline",
+        "before/summary.json",
+        "--gate",
+        "broken",
+    ];
+    let live = repaired.call(&args).exit(0).summary();
+    let again = repaired.call(&["report", "agent-batch-results"]).exit(0);
+    assert_eq!(again.summary(), live);
+    repaired.call(&["tasks", "--baseline", "before"]).exit(1);
+}
+
+#[test]
+fn an_infrastructure_error_is_no_regression_and_still_its_own_exit_code() {
+    let sandbox = tasks(with_baseline(), &[("broken", "- fault: { status: 400 }\n")]);
+    let run = sandbox
+        .call(&["tasks", "--baseline", "before", "--gate", "broken"])
+        .exit(3);
+    assert_eq!(classes(&run)[0], "broken not_evaluated");
+}
+
+#[test]
+fn what_takes_notably_more_is_told_and_fails_only_when_it_is_asked_for() {
+    let priced = |tokens: u32| {
+        format!(
+            "price: {{ input: 1, output: 1 }}\nreplies:\n  - text: done\n    usage: {{ input_tokens: {tokens}, output_tokens: 1 }}\n"
+        )
+    };
+    let sandbox = tasks(Sandbox::new(), &[("task", &priced(100_000))]);
+    sandbox.call(&["tasks", "--out", "before"]).exit(0);
+    let sandbox = tasks(sandbox, &[("task", &priced(300_000))]);
+    let run = sandbox.call(&["tasks", "--baseline", "before"]).exit(0);
+    let said = run.stdout();
+    assert!(
+        said.contains("task: cost $0.1000 -> $0.3000 (+200 %)"),
+        "{said}"
+    );
+    sandbox
+        .call(&["tasks", "--baseline", "before", "--gate", "broken,cost"])
+        .exit(1);
+    let sandbox = tasks(sandbox, &[("task", &priced(105_000))]);
+    let run = sandbox
+        .call(&["tasks", "--baseline", "before", "--gate", "cost"])
+        .exit(0);
+    assert!(!run.stdout().contains("->"), "{}", run.stdout());
+}
+
+#[test]
+fn a_baseline_that_is_none_is_refused_before_the_first_model_call() {
+    let sandbox = tasks(Sandbox::new(), &[("task", DONE)])
+        .file("empty.json", "{}")
+        .file("folder/readme", "x");
+    for baseline in ["nothing", "empty.json", "folder"] {
+        let run = sandbox.call(&["tasks", "--baseline", baseline]).exit(2);
+        assert!(run.stderr().contains("the baseline"), "{}", run.stderr());
+        assert!(!run.path("agent-batch-results").exists());
+    }
+    let run = sandbox.call(&["tasks", "--gate", "broken"]).exit(2);
+    assert!(run.stderr().contains("--baseline"), "{}", run.stderr());
+}
+
+#[test]
+fn the_run_directory_itself_may_be_the_baseline() {
+    let sandbox = tasks(Sandbox::new(), &[("task", DONE)]);
+    sandbox.call(&["tasks"]).exit(0);
+    let sandbox = tasks(sandbox, &[("task", WRONG)]);
+    let run = sandbox
+        .call(&[
+            "tasks",
+            "--baseline",
+            "agent-batch-results",
+            "--gate",
+            "broken",
+        ])
+        .exit(1);
+    assert_eq!(classes(&run), ["task broken"]);
+}
+
+fn quarantine(until: &str) -> String {
+    format!("quarantine:\n  - {{ task: \"fla*\", until: \"{until}\", reason: \"see issue 12\" }}\n")
+}
+
+#[test]
+fn a_task_in_quarantine_is_reported_and_fails_nothing_until_the_day() {
+    let sandbox = tasks(Sandbox::new(), &[("flaky", WRONG), ("good", DONE)]);
+    let sandbox = sandbox.file("agent-batch.yaml", quarantine("9999-12-31"));
+    let run = sandbox.call(&["tasks"]).exit(0);
+    assert_eq!(run.outcome("flaky"), "check_failed");
+    assert_eq!(
+        run.summary()["tasks"][0]["quarantine"]["reason"],
+        "see issue 12"
+    );
+    for said in [run.stdout(), run.junit()] {
+        assert!(said.contains("in quarantine until 9999-12-31"), "{said}");
+    }
+    sandbox.call(&["report", "agent-batch-results"]).exit(0);
+
+    let expired = sandbox.file("agent-batch.yaml", quarantine("2001-01-01"));
+    let run = expired.call(&["tasks"]).exit(1);
+    let said = run.stderr();
+    assert!(
+        said.contains("ended on 2001-01-01") && said.contains("agent-batch.yaml:2:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn quarantine_excuses_no_infrastructure_error() {
+    tasks(Sandbox::new(), &[("flaky", "- fault: { status: 400 }\n")])
+        .file("agent-batch.yaml", quarantine("9999-12-31"))
+        .call(&["tasks"])
+        .exit(3);
+}
+
+#[test]
+fn an_entry_without_a_date_or_a_reason_is_refused_at_its_line() {
+    let run = tasks(Sandbox::new(), &[("task", DONE)])
+        .file(
+            "agent-batch.yaml",
+            "quarantine:\n  - { task: \"a[\", until: soon, reason: \" \" }\n  - { task: b, reason: r }\n",
+        )
+        .call(&["tasks"])
+        .exit(2);
+    let said = run.stderr();
+    for words in [
+        "is not a glob",
+        "expected a date",
+        "the reason is empty",
+        "`until` is missing",
+    ] {
+        assert!(said.contains(words), "{words}\n{said}");
+    }
+}

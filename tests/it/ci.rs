@@ -1,0 +1,133 @@
+//! The CI examples in the documents: the commands that stand in them are run with the variables that each system sets.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::sandbox::{Run, Sandbox};
+
+fn documents(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs/ci")
+        .join(name);
+    let text = fs::read_to_string(path).unwrap();
+    serde_yaml::Deserializer::from_str(&text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+/// Three tasks, and the program on the search path.
+fn checkout() -> Sandbox {
+    let program = Path::new(env!("CARGO_BIN_EXE_agent-batch"))
+        .parent()
+        .unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut sandbox = Sandbox::new()
+        .env("PATH", &path)
+        .file("replies.yaml", "- text: done\n");
+    for name in ["one", "two", "three"] {
+        sandbox = sandbox.named_task(name, "model: scripted/../replies.yaml\ntools: []\n");
+    }
+    sandbox
+}
+
+fn passed(run: Run) -> Run {
+    assert!(
+        run.output.status.success(),
+        "{}{}",
+        run.stdout(),
+        run.stderr()
+    );
+    run
+}
+
+fn merged(run: &Run, summary: &str) {
+    let summary: Value = serde_json::from_str(&run.read(summary)).unwrap();
+    assert_eq!(summary["totals"]["passed"], 3);
+    assert_eq!(summary["merge"]["directories"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn the_gitlab_example_runs_and_merges() {
+    let sandbox = checkout();
+    let file = documents("gitlab.yml").remove(0);
+    let script = |job: &str| file[job]["script"][0].as_str().unwrap().to_owned();
+    let total = file["agents"]["parallel"].as_u64().unwrap();
+    for index in 1..=total {
+        let line = format!(
+            "export CI_NODE_INDEX={index} CI_NODE_TOTAL={total}; {}",
+            script("agents")
+        );
+        passed(sandbox.shell(&line));
+    }
+    let run = passed(sandbox.shell(&script("merge")));
+    merged(&run, "agent-batch-results/summary.json");
+    assert!(
+        run.path(
+            file["merge"]["artifacts"]["reports"]["junit"]
+                .as_str()
+                .unwrap()
+        )
+        .exists()
+    );
+}
+
+#[test]
+fn the_kubernetes_example_runs_is_killed_goes_on_and_merges() {
+    let sandbox = checkout();
+    let results = sandbox.path().join("results");
+    fs::create_dir(&results).unwrap();
+    let jobs = documents("kubernetes.yaml");
+    let script = |job: &Value| {
+        let command = &job["spec"]["template"]["spec"]["containers"][0]["command"];
+        let line = command[2].as_str().unwrap();
+        line.replace("/results", &results.display().to_string())
+    };
+    let count = jobs[0]["spec"]["completions"].as_u64().unwrap();
+    // Every pod is started twice, as after the loss of a node.
+    for index in (0..count).chain(0..count) {
+        let line = format!("export JOB_COMPLETION_INDEX={index}; {}", script(&jobs[0]));
+        passed(sandbox.shell(&line));
+    }
+    let run = passed(sandbox.shell(&script(&jobs[1])));
+    merged(&run, "results/merged/summary.json");
+}
+
+#[test]
+fn the_github_example_runs_and_merges() {
+    let sandbox = checkout();
+    let file = documents("github.yml").remove(0);
+    let step = |job: &str, name: &str| {
+        let steps = file["jobs"][job]["steps"].as_array().unwrap();
+        steps
+            .iter()
+            .find(|step| step["name"] == name)
+            .unwrap()
+            .clone()
+    };
+    let shard = step("agents", "Run this shard");
+    assert_eq!(
+        shard["env"]["AGENT_BATCH_JOB_INDEX"],
+        "${{ strategy.job-index }}"
+    );
+    assert_eq!(
+        shard["env"]["AGENT_BATCH_JOB_TOTAL"],
+        "${{ strategy.job-total }}"
+    );
+    let total = file["jobs"]["agents"]["strategy"]["matrix"]["shard"]
+        .as_array()
+        .unwrap()
+        .len();
+    for index in 0..total {
+        // What upload and download do: each artifact has a directory of its own.
+        let line = format!(
+            "export AGENT_BATCH_JOB_INDEX={index} AGENT_BATCH_JOB_TOTAL={total}; {} && mkdir -p shards && mv agent-batch-results shards/shard-{index}",
+            shard["run"].as_str().unwrap()
+        );
+        passed(sandbox.shell(&line));
+    }
+    let run = passed(sandbox.shell(step("merge", "Join the shards")["run"].as_str().unwrap()));
+    merged(&run, "agent-batch-results/summary.json");
+}
