@@ -23,6 +23,7 @@ use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
 use crate::policy::{Mode, Policy, Roots};
 use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
+use crate::sandbox;
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, StructuredOutput, builtin};
@@ -110,7 +111,7 @@ impl<'a> Attempt<'a> {
         cancel: &CancellationToken,
     ) -> io::Result<Work> {
         let began = self.batch.clock.start();
-        let environment = self.environment();
+        let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
         let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
@@ -118,22 +119,23 @@ impl<'a> Attempt<'a> {
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let held = self.hold(root, &environment).await;
+        let mut held = self.hold(root, &environment, emitter).await;
+        environment.extend(held.variables());
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(self.started(
             &registry,
             &system,
             digest,
-            held.record,
+            std::mem::take(&mut held.record),
         ))))?;
-        if let Some(message) = held.warning {
+        if let Some(message) = held.warning.take() {
             emitter.emit(Kind::Warned {
                 code: "sandbox".into(),
                 message,
             })?;
         }
-        if let Some(refusal) = held.refusal {
+        if let Some(refusal) = held.refusal.take() {
             return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
         }
         if self.task.mode == Mode::BypassPermissions {
@@ -160,9 +162,8 @@ impl<'a> Attempt<'a> {
                 output_limit: OUTPUT_LIMIT,
             },
         };
-        let ended = agent.run(&self.task.turns, emitter, &interrupt).await;
+        let mut ended = agent.run(&self.task.turns, emitter, &interrupt).await;
         let changes = self.compare(&workspace, emitter).await?;
-        let mut ended = ended;
         let checked = if ended.stop == Stop::Completed {
             let held_to = |root: &Path| self.held_to(root, &held.layers, &environment);
             let context = CheckContext {
@@ -191,6 +192,7 @@ impl<'a> Attempt<'a> {
         } else {
             Checked::not_run()
         };
+        let ended = held.look_back(ended, &workspace, emitter)?;
         if !self.batch.keep_workspaces
             && let Err(error) = block_in_place(|| workspace.remove())
         {
@@ -217,6 +219,7 @@ impl<'a> Attempt<'a> {
 
     /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
     async fn compare(&self, workspace: &Workspace, emitter: &Emitter) -> io::Result<Vec<Change>> {
+        workspace.reopen();
         let never = self.never_write(workspace.root());
         let protected = |path: &Path| {
             let path = workspace.root().join(path);
@@ -450,6 +453,7 @@ impl<'a> Attempt<'a> {
         ] {
             make(&dir)?;
         }
+        sandbox::remove_stale(&self.task.workspace);
         let excluded = [
             self.batch.out.clone(),
             self.batch.scratch.root().to_path_buf(),

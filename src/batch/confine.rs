@@ -1,13 +1,19 @@
 //! How the processes of one attempt are held: from the task, the batch and what works on this machine to a launcher.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::task::block_in_place;
 
 use super::attempt::Attempt;
-use crate::event::SandboxRecord;
+use crate::agent::Ended;
+use crate::egress::{self, Bounds, Egress, Outside};
+use crate::event::{Emitter, Kind, SandboxRecord};
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Plan};
-use crate::tool::BUILTIN;
+use crate::sandbox::{Layers, Missing, Mode, Network, Plan, Survey};
+use crate::workspace::Workspace;
 
 /// What starts the processes of an attempt, and what is told about it.
 pub(super) struct Held {
@@ -21,11 +27,87 @@ pub(super) struct Held {
     pub(super) warning: Option<String>,
     /// Why the task must not start.
     pub(super) refusal: Option<String>,
+    /// The way out of the network, where the task names hosts and they can be held.
+    egress: Option<Arc<Egress>>,
+    /// The directories that are written, and what lay in them at the start.
+    surveyed: Vec<(PathBuf, Survey)>,
+}
+
+/// What the task's processes did, though they must not.
+struct Breach {
+    /// In words.
+    message: String,
+    /// Whether it counts as a denied action; else it is a warning.
+    is_denied: bool,
+}
+
+impl Held {
+    /// What processes did past the gate is told, and denied afterwards. Looked up when no process of the task is left.
+    pub(super) fn look_back(
+        &self,
+        mut ended: Ended,
+        workspace: &Workspace,
+        emitter: &Emitter,
+    ) -> io::Result<Ended> {
+        for breach in block_in_place(|| self.breaches(|path| workspace.is_ignored(path))) {
+            let message = breach.message;
+            if breach.is_denied {
+                ended.denials = ended.denials.saturating_add(1);
+                ended.first_denial.get_or_insert_with(|| message.clone());
+            }
+            emitter.emit(Kind::Warned {
+                code: "breach".into(),
+                message,
+            })?;
+        }
+        for message in self.egress.iter().flat_map(|egress| egress.close()) {
+            ended.denials = ended.denials.saturating_add(1);
+            ended.first_denial.get_or_insert(message);
+        }
+        Ok(ended)
+    }
+
+    /// What processes have to know to find the way out.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        self.egress.iter().flat_map(|_| egress::variables())
+    }
+
+    /// What is not as the sandbox must keep it: replaced links, and
+    /// repositories that came to be. One in a place that git ignores, where builds fetch what they need, is a warning.
+    fn breaches(&self, is_ignored: impl Fn(&Path) -> bool) -> Vec<Breach> {
+        let links = self.launcher.breaches().into_iter().map(|message| Breach {
+            message,
+            is_denied: true,
+        });
+        let repositories = self.surveyed.iter().flat_map(|(root, before)| {
+            let now = Survey::of(root);
+            let looked = (now.is_cut && !before.is_cut).then(|| Breach {
+                message: format!("`{}` has become too large to be looked over for repositories", root.display()),
+                is_denied: false,
+            });
+            let since = now.since(before);
+            let told = since.into_iter().map(|path| Breach {
+                is_denied: !is_ignored(&path),
+                message: format!(
+                    "a repository came to be, or was changed, at `{}`: git runs what its configuration and hooks name for \
+                     whoever calls it there",
+                    path.strip_prefix(root).unwrap_or(&path).display()
+                ),
+            });
+            looked.into_iter().chain(told).collect::<Vec<_>>()
+        });
+        links.chain(repositories).collect()
+    }
 }
 
 impl Attempt<'_> {
     /// Finds out what can be enforced and holds the attempt's processes to its workspace.
-    pub(super) async fn hold(&self, root: &Path, environment: &BTreeMap<String, String>) -> Held {
+    pub(super) async fn hold(
+        &self,
+        root: &Path,
+        environment: &BTreeMap<String, String>,
+        emitter: &Emitter,
+    ) -> Held {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
@@ -33,11 +115,14 @@ impl Attempt<'_> {
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
-                used: self.starts_processes(),
+                hosts: self.task.hosts.clone(),
+                used: self.task.starts_processes(),
                 ..SandboxRecord::default()
             },
             warning: None,
             refusal: None,
+            egress: None,
+            surveyed: Vec::new(),
         };
         if !held.record.used {
             return held;
@@ -62,9 +147,12 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        held.launcher = held
-            .launcher
-            .confined(enforced.layers.clone(), self.plan(root, environment));
+        let mut plan = block_in_place(|| self.plan(root, environment));
+        if network == Network::Hosts {
+            self.open_hosts(&enforced, &mut held, &mut plan, emitter);
+        }
+        held.surveyed = std::mem::take(&mut plan.surveyed);
+        held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held.layers = enforced.layers.clone();
         held
     }
@@ -84,16 +172,34 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether anything in the task can start a process.
-    fn starts_processes(&self) -> bool {
-        let task = self.task;
-        let by_tool = task
-            .tools
-            .iter()
-            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
-        by_tool
-            || !task.hooks.is_empty()
-            || task.checks.iter().any(|check| check.starts_processes())
+    /// Gives the processes a way to the task's hosts. Only a network of their own can keep them from everything else; without
+    /// one they reach nothing.
+    fn open_hosts(&self, enforced: &Enforced, held: &mut Held, plan: &mut Plan, emitter: &Emitter) {
+        if enforced.layers.bubblewrap.is_some() {
+            let egress = Arc::new(Egress::new(
+                self.task.hosts.clone(),
+                Outside::system(),
+                Bounds::default(),
+                emitter.clone(),
+            ));
+            held.launcher = held.launcher.clone().through(Arc::clone(&egress));
+            held.egress = Some(egress);
+            return;
+        }
+        plan.set_network(Network::Deny);
+        Network::Deny.name().clone_into(&mut held.record.network);
+        held.record.hosts.clear();
+        let lack = format!(
+            "this machine gives processes no network of their own, so a list of hosts cannot be held; to change that, {}",
+            Layers::advice()
+        );
+        if self.task.sandbox == Mode::Required {
+            held.refusal.get_or_insert(lack);
+        } else {
+            let before = held.warning.take();
+            let before = before.map_or_else(String::new, |before| format!("{before}; "));
+            held.warning = Some(format!("{before}no host is reached: {lack}"));
+        }
     }
 
     fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {

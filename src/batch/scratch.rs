@@ -8,6 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use crate::workspace::remove_tree;
+
 /// A private directory, empty at the start and removed at the end.
 #[derive(Debug)]
 pub struct Scratch {
@@ -32,7 +34,7 @@ impl Scratch {
                 );
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
             }
-            fs::remove_dir_all(&root).map_err(|error| at(&root, &error))?;
+            remove_tree(&root)?;
         }
         make_private(&root).map_err(|error| at(&root, &error))?;
         let root = root.canonicalize().map_err(|error| at(&root, &error))?;
@@ -49,7 +51,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep
-            && let Err(error) = fs::remove_dir_all(&self.root)
+            && let Err(error) = remove_tree(&self.root)
         {
             tracing::warn!(%error, path = %self.root.display(), "the scratch directory could not be removed");
         }

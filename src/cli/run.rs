@@ -134,7 +134,7 @@ pub(super) fn conclude(
     summary.exit()
 }
 
-/// Runs the batch. The first SIGINT or SIGTERM ends the tasks in an orderly way, the second one at once. Returns the signal.
+/// Runs the batch. The first SIGINT, SIGTERM or SIGHUP ends the tasks in an orderly way, the second one at once. Returns the signal.
 fn execute(batch: &Arc<Batch>) -> io::Result<Option<u8>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -163,6 +163,8 @@ fn execute(batch: &Arc<Batch>) -> io::Result<Option<u8>> {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// None where whoever started us wants it ignored (`nohup`).
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
@@ -171,15 +173,36 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: (!ignores_hang_up())
+                .then(|| signal(SignalKind::hangup()))
+                .transpose()?,
         })
     }
 
     async fn next(&mut self) -> u8 {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = hang_up => 1,
             _ = self.interrupt.recv() => 2,
             _ = self.terminate.recv() => 15,
         }
     }
+}
+
+/// Whether SIGHUP is ignored in this process; elsewhere than on Linux nobody says.
+fn ignores_hang_up() -> bool {
+    let status =
+        crate::file::read_text(Path::new("/proc/self/status"), 64 * 1024).unwrap_or_default();
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & 1 == 1)
 }
 
 fn batch(

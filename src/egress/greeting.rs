@@ -97,7 +97,10 @@ fn first_message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
                 return Ok(Some(body.to_vec()));
             }
         }
-        let is_tls = rest.iter().zip([HANDSHAKE, 3]).all(|(is, must)| *is == must);
+        let is_tls = rest
+            .iter()
+            .zip([HANDSHAKE, 3])
+            .all(|(is, must)| *is == must);
         if !is_tls {
             return Err(NOT_TLS);
         }
@@ -181,7 +184,10 @@ pub(super) mod made {
 
     /// A plain greeting in one record.
     pub(in super::super) fn greeting(host: &str) -> Vec<u8> {
-        records(&message(&[extension(10, &[0, 2, 0, 29]), name(host)]), 16384)
+        records(
+            &message(&[extension(10, &[0, 2, 0, 29]), name(host)]),
+            16384,
+        )
     }
 }
 

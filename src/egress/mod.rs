@@ -16,6 +16,7 @@ mod request;
 mod tunnel;
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,20 @@ use self::outside::Trouble;
 use crate::event::{ConnectionFinished, ConnectionResult, Emitter, Kind};
 use crate::text;
 
+/// Where the proxy listens, in a network that a call has for itself.
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
+/// Variables by which programs find a proxy for HTTP and HTTPS. Some tools know only their own.
+const URL_VARIABLES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+];
+/// What is reached without the proxy: the loopback device of the call's own network.
+const WITHOUT: &str = "localhost,127.0.0.1,::1";
+
 /// How long a program may take for its request, and for its greeting.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a program may take to read why it was refused.
@@ -41,6 +56,19 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LACKS: u32 = 100;
 /// The TLS alert `unrecognized_name`, fatal.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// The environment by which programs find the proxy.
+pub fn variables() -> impl Iterator<Item = (String, String)> {
+    let url = URL_VARIABLES.map(|name| (name, format!("http://{ADDRESS}")));
+    let other = [
+        ("CARGO_HTTP_PROXY", ADDRESS.to_string()),
+        ("NODE_USE_ENV_PROXY", "1".to_owned()),
+        ("NO_PROXY", WITHOUT.to_owned()),
+        ("no_proxy", WITHOUT.to_owned()),
+    ];
+    let all = url.into_iter().chain(other);
+    all.map(|(name, value)| (name.to_owned(), value))
+}
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

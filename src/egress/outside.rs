@@ -96,7 +96,9 @@ impl Outside {
 
     /// A public address of this machine leads to its own services all the same.
     fn look_at(&self, host: &str, stream: TcpStream) -> Result<TcpStream, Trouble> {
-        let ends = stream.local_addr().and_then(|own| Ok((own, stream.peer_addr()?)));
+        let ends = stream
+            .local_addr()
+            .and_then(|own| Ok((own, stream.peer_addr()?)));
         let (own, peer) = ends.map_err(|error| Trouble::Failed(format!("`{host}`: {error}")))?;
         if own.ip() == peer.ip() && !self.is_excepted(peer.ip()) {
             return Err(Trouble::Refused(format!(
@@ -165,8 +167,13 @@ mod tests {
             "100::1",
         ] {
             // A public one beside it does not help.
-            let answer = outside(&["93.184.215.14", closed]).connect("a.example").await;
-            assert!(matches!(answer, Err(Trouble::Refused(_))), "{closed}: {answer:?}");
+            let answer = outside(&["93.184.215.14", closed])
+                .connect("a.example")
+                .await;
+            assert!(
+                matches!(answer, Err(Trouble::Refused(_))),
+                "{closed}: {answer:?}"
+            );
         }
     }
 
@@ -185,6 +192,11 @@ mod tests {
         let names = BTreeMap::from([("a.example".to_owned(), vec![address.ip()])]);
         let open = Outside::fixed(names.clone(), Some(address));
         assert!(open.connect("a.example").await.is_ok());
-        assert!(Outside::fixed(names, None).connect("a.example").await.is_err());
+        assert!(
+            Outside::fixed(names, None)
+                .connect("a.example")
+                .await
+                .is_err()
+        );
     }
 }

@@ -105,7 +105,12 @@ fn connect(host: &str) -> Vec<u8> {
 async fn a_listed_host_is_reached_and_its_bytes_are_counted() {
     let stand = Stand::new(Bounds::default(), server().await).await;
     let greeting = made::greeting("GOOD.example");
-    let sent = [connect("Good.Example."), greeting.clone(), b"hello".to_vec()].concat();
+    let sent = [
+        connect("Good.Example."),
+        greeting.clone(),
+        b"hello".to_vec(),
+    ]
+    .concat();
     let answer = String::from_utf8(stand.send(&sent).await).unwrap();
     let count = greeting.len() + 5;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -136,16 +141,23 @@ async fn what_must_not_be_reached_is_refused_told_and_counted_once() {
     ] {
         let answer = String::from_utf8(stand.send(&request).await).unwrap();
         assert!(
-            answer.is_empty() || answer.starts_with("HTTP/1.1 403 ") && answer.contains("agent-batch: "),
+            answer.is_empty()
+                || answer.starts_with("HTTP/1.1 403 ") && answer.contains("agent-batch: "),
             "{answer}"
         );
     }
     let (told, denied) = stand.end().await;
-    assert!(told.iter().all(|one| one.result == ConnectionResult::Refused));
+    assert!(
+        told.iter()
+            .all(|one| one.result == ConnectionResult::Refused)
+    );
     assert_eq!(told.len(), 10, "{told:?}");
     assert_eq!(denied.len(), 9, "{denied:?}");
     assert_eq!(told.iter().filter(|one| one.is_denial).count(), 9);
-    assert!(denied.iter().any(|line| line.contains("10.0.0.7")), "{denied:?}");
+    assert!(
+        denied.iter().any(|line| line.contains("10.0.0.7")),
+        "{denied:?}"
+    );
 }
 
 #[tokio::test]

@@ -83,7 +83,8 @@ impl Meter<'_> {
                 to.shutdown().await?;
                 return Ok(());
             }
-            self.pass(chunk.get(..count).unwrap_or_default(), to).await?;
+            self.pass(chunk.get(..count).unwrap_or_default(), to)
+                .await?;
         }
     }
 

@@ -10,13 +10,17 @@
 //! arguments or environment.
 
 mod capture;
+mod ceilings;
+mod cgroup;
 mod environment;
+mod handover;
 mod order;
 mod self_test;
 mod supervise;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -24,20 +28,22 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use self::capture::Capture;
+use self::handover::First;
 use self::order::{Order, Report};
 use self::tree::Supervisors;
+use crate::egress::Egress;
 use crate::redact::Redactor;
-use crate::sandbox::{Confinement, Layers, Placeholders, Plan};
+use crate::sandbox::{Ceilings, Confinement, Layers, Network, Pins, Plan};
 
 pub use self::environment::child_environment;
 pub use self::self_test::{Enforced, probe_sandbox};
@@ -61,19 +67,26 @@ const CHUNK: usize = 64 * 1024;
 pub struct Launcher {
     /// The program that has the `supervise` subcommand: our own binary.
     supervisor: PathBuf,
+    /// The same as it was at the start: it is run by this file, whatever comes to stand at its path.
+    opened: Option<Arc<File>>,
+    /// What the processes of a call may take together.
+    ceilings: Ceilings,
     /// What this machine has; tests take layers away.
     layers: Layers,
     /// What was found to work, once for all clones.
     tested: Arc<self_test::Tested>,
     /// What every process is held to.
     confined: Option<Arc<Confined>>,
+    /// The way out of their network, where there is one.
+    egress: Option<Arc<Egress>>,
 }
 
 /// A confinement and what its processes share.
 #[derive(Debug)]
 struct Confined {
     confinement: Confinement,
-    placeholders: Arc<Placeholders>,
+    /// What calls did to protected links, in words.
+    breaches: Mutex<Vec<String>>,
 }
 
 /// What to run.
@@ -149,10 +162,13 @@ impl Launcher {
     #[must_use]
     pub fn new(supervisor: PathBuf) -> Self {
         Self {
+            opened: File::open(&supervisor).ok().map(Arc::new),
             supervisor,
+            ceilings: Ceilings::default(),
             layers: Layers::found(),
             tested: Arc::default(),
             confined: None,
+            egress: None,
         }
     }
 
@@ -172,6 +188,33 @@ impl Launcher {
         }
     }
 
+    /// The same with other ceilings.
+    #[must_use]
+    pub fn with_ceilings(self, ceilings: Ceilings) -> Self {
+        Self { ceilings, ..self }
+    }
+
+    /// What calls did to protected links since this was asked last, in words.
+    #[must_use]
+    pub fn breaches(&self) -> Vec<String> {
+        self.confined.as_ref().map_or_else(Vec::new, |confined| {
+            std::mem::take(&mut *lock(&confined.breaches))
+        })
+    }
+
+    /// What is run as the supervisor.
+    fn executable(&self) -> PathBuf {
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = &self.opened {
+            use std::os::fd::AsRawFd as _;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+            if path.exists() {
+                return path;
+            }
+        }
+        self.supervisor.clone()
+    }
+
     /// The same, with every process held to `plan` by `layers`.
     #[must_use]
     pub fn confined(&self, layers: Layers, plan: Plan) -> Self {
@@ -181,13 +224,37 @@ impl Launcher {
                     layers,
                     plan: plan.settled(),
                 },
-                placeholders: Arc::default(),
+                breaches: Mutex::default(),
             })
         });
         Self {
             confined,
             ..self.clone()
         }
+    }
+
+    /// The same, with this way out for processes whose plan names hosts.
+    #[must_use]
+    pub fn through(self, egress: Arc<Egress>) -> Self {
+        Self {
+            egress: Some(egress),
+            ..self
+        }
+    }
+
+    /// How a call is held, and its way out. A plan that names hosts without a way to them is one that names none.
+    fn held(&self) -> (Option<Confinement>, Option<Arc<Egress>>) {
+        let Some(confined) = &self.confined else {
+            return (None, None);
+        };
+        let mut confinement = confined.confinement.clone();
+        let egress = self.egress.clone().filter(|_| {
+            confinement.plan.network == Network::Hosts && confinement.layers.bubblewrap.is_some()
+        });
+        if confinement.plan.network == Network::Hosts && egress.is_none() {
+            confinement.plan.network = Network::Deny;
+        }
+        (Some(confinement), egress)
     }
 
     /// Runs to the end: of the command, of its time, or of the task. Nothing that the command started is alive when
@@ -211,16 +278,6 @@ impl Launcher {
             return Ok(finished(Ending::Cancelled, stdout, stderr, 0));
         }
 
-        // Where mounts protect what is not there, something has to be.
-        let held = self
-            .confined
-            .as_ref()
-            .filter(|confined| confined.confinement.layers.bubblewrap.is_some());
-        let held = held.map(|confined| {
-            confined
-                .placeholders
-                .hold(&confined.confinement.plan.protected)
-        });
         let (control, remote) = UnixStream::pair()?;
         let (out_reader, out_writer) = io::pipe()?;
         let (err_reader, err_writer) = match spec.stderr {
@@ -232,7 +289,7 @@ impl Launcher {
         };
         let out_reader = Some(receiver(out_reader)?);
         let mut call = Call::start(
-            &self.supervisor,
+            self,
             remote.into(),
             out_writer.into(),
             err_writer.into(),
@@ -246,11 +303,7 @@ impl Launcher {
             let pump = async {
                 tokio::join!(pump(out_reader, &mut stdout), pump(err_reader, &mut stderr));
             };
-            let confinement = self
-                .confined
-                .as_ref()
-                .map(|confined| confined.confinement.clone());
-            let steer = call.steer(spec, confinement, cancel);
+            let steer = call.steer(spec, self.held(), self.ceilings.clone(), cancel);
             tokio::pin!(pump);
             tokio::pin!(steer);
             let outcome = loop {
@@ -265,16 +318,33 @@ impl Launcher {
             }
             outcome
         };
-        drop(held);
-        let (ending, leaked) = match outcome {
+        let Told {
+            ending,
+            leaked,
+            breaches,
+        } = match outcome {
             // A sandbox says why it fails where the command's output would have been.
             Err(error) if self.confined.is_some() => {
                 return Err(with_output(&error, stdout, stderr));
             }
             outcome => outcome?,
         };
+        if let Some(confined) = &self.confined {
+            lock(&confined.breaches).extend(breaches);
+        }
         Ok(finished(ending, stdout, stderr, leaked))
     }
+}
+
+fn lock(breaches: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
+    breaches.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a supervisor told of a call.
+struct Told {
+    ending: Ending,
+    leaked: u32,
+    breaches: Vec<String>,
 }
 
 fn finished(ending: Ending, stdout: Capture, stderr: Capture, leaked: u32) -> Finished {
@@ -336,7 +406,7 @@ impl Call {
         reason = "`proc` is the one place that starts processes"
     )]
     fn start(
-        program: &PathBuf,
+        launcher: &Launcher,
         stdin: OwnedFd,
         stdout: OwnedFd,
         stderr: OwnedFd,
@@ -344,8 +414,9 @@ impl Call {
     ) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         control.set_nonblocking(true)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(launcher.executable());
         command
+            .arg0(&launcher.supervisor)
             .arg("supervise")
             .env_clear()
             .stdin(stdin)
@@ -361,7 +432,7 @@ impl Call {
                 error.kind(),
                 format!(
                     "could not start the supervisor `{}`: {error}",
-                    program.display()
+                    launcher.supervisor.display()
                 ),
             )
         })?;
@@ -382,16 +453,21 @@ impl Call {
     async fn steer(
         &mut self,
         spec: Spec,
-        confinement: Option<Confinement>,
+        (confinement, egress): (Option<Confinement>, Option<Arc<Egress>>),
+        ceilings: Ceilings,
         cancel: &CancellationToken,
-    ) -> io::Result<(Ending, u32)> {
+    ) -> io::Result<Told> {
         let mut env = spec.env;
         env.insert(CALL_MARKER.to_owned(), self.marker.clone());
+        let nonce = order::nonce()?;
         let order = Order {
             argv: spec.argv,
             env,
             cwd: spec.cwd,
             confinement,
+            pins: Pins::default(),
+            ceilings,
+            nonce: nonce.clone(),
             stdin: spec.stdin,
         }
         .encode()?;
@@ -402,7 +478,30 @@ impl Call {
             writer.write_all(&order).await?;
             drop(order);
             let mut line = Vec::new();
+            let (over, mut serving) = (CancellationToken::new(), None);
+            // The proxy ends with the call, whatever becomes of it.
+            let _over = over.clone().drop_guard();
+            if let Some(egress) = egress {
+                let stream: &tokio::net::UnixStream = reader.as_ref();
+                let first = stream
+                    .async_io(Interest::READABLE, || handover::receive(stream))
+                    .await?;
+                match first {
+                    First::Listener(listener) => {
+                        let listener = std::net::TcpListener::from(listener);
+                        listener.set_nonblocking(true)?;
+                        let listener = tokio::net::TcpListener::from_std(listener)?;
+                        serving = Some(tokio::spawn(egress.serve(listener, over.clone())));
+                    }
+                    First::Byte(byte) => line.push(byte),
+                    First::End => {}
+                }
+            }
             reader.take(REPORT_LIMIT).read_to_end(&mut line).await?;
+            over.cancel();
+            if let Some(serving) = serving {
+                let _ = serving.await;
+            }
             // Dropped only now: a dropped write half tells the supervisor to stop.
             drop(writer);
             Ok::<_, io::Error>(line)
@@ -425,7 +524,7 @@ impl Call {
         // An exchange that failed is a supervisor that is gone: told from its exit status below.
         let report = answer
             .and_then(Result::ok)
-            .and_then(|line| Report::decode(&line));
+            .and_then(|line| Report::decode(&line, &nonce));
         let status = self.bury(report.is_some()).await?;
 
         match report {
@@ -433,12 +532,20 @@ impl Call {
                 code,
                 signal,
                 leaked,
+                breaches,
             }) => {
                 let ending = stopped
                     .or(code.map(Ending::Exited))
                     .or(signal.map(Ending::Signaled))
                     .unwrap_or(Ending::Signaled(0));
-                Ok((ending, leaked))
+                Ok(Told {
+                    ending,
+                    leaked,
+                    breaches,
+                })
+            }
+            Some(Report::Stopped { message }) => {
+                Err(io::Error::other(format!("it was ended: {message}")))
             }
             Some(Report::NotStarted { os_error, message }) => {
                 let kind = os_error.map_or(io::ErrorKind::Other, |code| {
@@ -449,7 +556,12 @@ impl Call {
             None => {
                 let leaked = self.sweep().await?;
                 let ending = stopped.or(status.signal().map(Ending::Signaled));
-                ending.map(|ending| (ending, leaked)).ok_or_else(|| {
+                let told = |ending| Told {
+                    ending,
+                    leaked,
+                    breaches: Vec::new(),
+                };
+                ending.map(told).ok_or_else(|| {
                     io::Error::other(format!(
                         "the supervisor of the call ended without a report ({status})"
                     ))

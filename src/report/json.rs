@@ -13,8 +13,8 @@ use time::OffsetDateTime;
 use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
-    Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall,
-    StepRecord, Summary, TaskSummary, Warning,
+    Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, HostRecord, Kept,
+    RepeatedCall, StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
 use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};

@@ -35,6 +35,7 @@ use crate::budget::Limits;
 use crate::check::Check;
 use crate::outcome::{OnDenied, Trials};
 use crate::policy::{Mode, Rule};
+use crate::tool::BUILTIN;
 use crate::workspace::Isolation;
 
 pub use describe::describe;
@@ -121,6 +122,20 @@ pub struct Task {
     /// SHA-256, in hex, over what the task is made from: its file, the project's file and the operator's words. Values of
     /// the environment are not in it, so it is the same on every machine.
     pub definition_sha256: String,
+}
+
+impl Task {
+    /// Whether anything in the task can start a process.
+    #[must_use]
+    pub fn starts_processes(&self) -> bool {
+        let by_tool = self
+            .tools
+            .iter()
+            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
+        by_tool
+            || !self.hooks.is_empty()
+            || self.checks.iter().any(|check| check.starts_processes())
+    }
 }
 
 /// `provider/model`, resolved.

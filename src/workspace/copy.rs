@@ -89,8 +89,35 @@ fn copy_file(source: &Path, copy: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives the owner of a tree back what its modes have taken: to enter directories, and to read files.
+pub(super) fn reopen(root: &Path) {
+    const DIRECTORY: u32 = 0o700;
+    const FILE: u32 = 0o400;
+    let open = |path: &Path, least: u32| {
+        if let Ok(found) = path.symlink_metadata()
+            && !found.is_symlink()
+            && found.permissions().mode() & least != least
+        {
+            let mode = (found.permissions().mode() & 0o7777) | least;
+            let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+        }
+    };
+    open(root, DIRECTORY);
+    let _ = walk(root, |entry| {
+        match entry.kind {
+            Kind::Directory => open(&entry.path, DIRECTORY),
+            Kind::File => open(&entry.path, FILE),
+            _ => {}
+        }
+        Ok(true)
+    });
+}
+
 /// Removes a tree, directories without write permission too.
-pub(super) fn remove_tree(root: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Something could not be removed; the error names the root.
+pub fn remove_tree(root: &Path) -> io::Result<()> {
     if fs::remove_dir_all(root).is_ok() {
         return Ok(());
     }

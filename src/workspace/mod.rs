@@ -27,6 +27,7 @@ use crate::event::{Change, ChangeKind, Concern, PatchRecord};
 use crate::redact::Redactor;
 
 pub use self::base::{Base, Original};
+pub use self::copy::remove_tree;
 pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::resolve::{resolve, resolve_all, resolve_in};
@@ -238,6 +239,17 @@ impl Workspace {
     #[must_use]
     pub fn base(&self) -> Arc<Base> {
         Arc::clone(&self.base)
+    }
+
+    /// Whether git ignored this path, or a directory that it lies in, at the start.
+    #[must_use]
+    pub fn is_ignored(&self, path: &Path) -> bool {
+        self.ignored.covers(&self.root, path)
+    }
+
+    /// Lets its owner in again: an agent that closed its workspace, or something in it, must not stop what comes after it.
+    pub fn reopen(&self) {
+        copy::reopen(&self.root);
     }
 
     /// Removes the copy; a workspace that is the directory itself stays.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::event::{ConnectionResult, CheckResult, Event, HookResult, Kind, ToolResultKind};
+use crate::event::{CheckResult, ConnectionResult, Event, HookResult, Kind, ToolResultKind};
 
 /// What is looked for. Without any demand, everything is shown; of several, an event has to meet all, but that `denied` and
 /// `errors` together mean either.

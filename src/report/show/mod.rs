@@ -12,8 +12,8 @@ use super::account::{bypass_warning, cost};
 use super::transcript::{Damage, Ending};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::{
-    AssistantReplied, CheckResult, ConnectionFinished, ConnectionResult, Event, HookFinished, HookResult, Kind, TaskFinished,
-    TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, CheckResult, ConnectionFinished, ConnectionResult, Event, HookFinished,
+    HookResult, Kind, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
 };
 use crate::outcome::Verdict;
 use crate::text::{self, workflow};

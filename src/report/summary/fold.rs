@@ -7,8 +7,9 @@ use super::record::{
 };
 use super::task::TaskSummary;
 use crate::event::{
-    AssistantReplied, Change, CheckFinished, Concern, ConnectionFinished, ConnectionResult, Event, HookFinished, HookResult, Kind,
-    Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, Change, CheckFinished, Concern, ConnectionFinished, ConnectionResult, Event,
+    HookFinished, HookResult, Kind, Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided,
+    ToolFinished, ToolResultKind,
 };
 use crate::outcome::Outcome;
 use crate::report::plan::PlannedTask;

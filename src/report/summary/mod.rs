@@ -21,7 +21,8 @@ use crate::usage::{Usage, Usd};
 
 pub use compared::{Baseline, Before, Class, Compared, Gate, Measure, Shift};
 pub use record::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord, Warning,
+    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    Warning,
 };
 pub use task::TaskSummary;
 

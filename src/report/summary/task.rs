@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 
 use super::compared::Compared;
 use super::record::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord, Warning,
+    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    Warning,
 };
 use super::repeats::Repeats;
 use crate::event::{Change, CheckResult, Concern, Omitted, RuleRecord, SandboxRecord};

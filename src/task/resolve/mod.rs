@@ -322,7 +322,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     if findings.errors.len() > before {
         return None;
     }
-    Some(Task {
+    let task = Task {
         name,
         file: cx.layer.document.file.clone(),
         path: cx.path.clone(),
@@ -354,5 +354,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         group: repetition.group,
         matrix: cx.combination.values.clone(),
         definition_sha256: cx.definition_sha256.to_owned(),
-    })
+    };
+    sandbox::check_places(cx, &task, findings);
+    (findings.errors.len() == before).then_some(task)
 }
