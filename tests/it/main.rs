@@ -18,6 +18,7 @@ mod bash_fuzz;
 mod ci;
 mod checks;
 mod corpus;
+mod egress;
 mod endings;
 mod escapes;
 mod examples;

@@ -850,7 +850,7 @@ fn a_policy_names_the_least_sandbox_and_no_network() {
 }
 
 /// One task on a machine that has these layers; gives the outcome, the events and the number of model calls.
-async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
+pub(crate) async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     let (tasks, workspace, out) = (root.join("t.yaml"), root.join("ws"), root.join("out"));
