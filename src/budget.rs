@@ -4,14 +4,23 @@
 //! pay for and clamps its `max_tokens` to what is left, so that a task stops before it overspends. What a provider bills
 //! beyond the estimate shows in [`Budget::settle`] and ends the task at the next look.
 //!
+//! Where a wrap-up is wanted, what it costs is held back from the second call on. [`Purse`] is the same for a whole batch.
+//!
 //! Wall-clock time is not kept here: it ends calls from the outside (`agent::interrupt`).
 
+mod purse;
+
 use std::time::Duration;
+
+pub use purse::{Ask, Hold, Purse, PurseLimits};
 
 use crate::usage::{ModelFacts, Usage, Usd};
 
 /// A call that may produce fewer output tokens than this is not worth its input.
 pub const MIN_OUTPUT_TOKENS: u64 = 128;
+
+/// Most output tokens of a wrap-up.
+pub const WRAP_UP_OUTPUT_TOKENS: u64 = 2_048;
 
 /// The ceilings of a task. There is always a step ceiling, a token ceiling and a wall-clock ceiling.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +39,9 @@ pub struct Limits {
     pub timeout: Duration,
     /// Wall clock of one tool call.
     pub tool_timeout: Duration,
+    /// Whether the model is asked, in one call without tools, to hand over what it has before steps, tokens or money end the
+    /// task.
+    pub wrap_up: bool,
 }
 
 impl Default for Limits {
@@ -42,6 +54,7 @@ impl Default for Limits {
             max_cost: None,
             timeout: Duration::from_secs(30 * 60),
             tool_timeout: Duration::from_secs(120),
+            wrap_up: true,
         }
     }
 }
@@ -66,6 +79,16 @@ pub struct Reservation {
     pub clamped_by: Option<Ceiling>,
 }
 
+impl Reservation {
+    /// The batch's purse grants less.
+    pub fn lower(&mut self, max_tokens: u64) {
+        if max_tokens < self.max_tokens {
+            self.max_tokens = max_tokens;
+            self.clamped_by = Some(Ceiling::BatchTokens);
+        }
+    }
+}
+
 /// Which ceiling a task ran into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ceiling {
@@ -79,6 +102,10 @@ pub enum Ceiling {
     Cost,
     /// The model's context window.
     Window,
+    /// The tokens of the whole batch.
+    BatchTokens,
+    /// The money of the whole batch.
+    BatchCost,
 }
 
 /// A ceiling was reached; the message has the real numbers.
@@ -115,9 +142,36 @@ impl Budget {
         estimated_input: u64,
     ) -> Result<Reservation, Exceeded> {
         self.reserve_step(step_in_turn)?;
-        let mut max_tokens = self.limits.max_output_tokens;
+        // Before the first reply there is nothing to hand over.
+        let holds_back = self.limits.wrap_up && self.steps > 0;
+        self.fit(
+            self.limits.max_output_tokens,
+            estimated_input,
+            self.rooms(estimated_input, holds_back),
+        )
+    }
+
+    /// Reserves the one call in which the model hands over what it has. Steps do not stand against it.
+    ///
+    /// # Errors
+    /// The first ceiling that the call would break.
+    pub fn reserve_wrap_up(&self, estimated_input: u64) -> Result<Reservation, Exceeded> {
+        self.fit(
+            self.limits.max_output_tokens.min(WRAP_UP_OUTPUT_TOKENS),
+            estimated_input,
+            self.rooms(estimated_input, false),
+        )
+    }
+
+    fn fit(
+        &self,
+        most: u64,
+        estimated_input: u64,
+        rooms: Vec<(Ceiling, u64)>,
+    ) -> Result<Reservation, Exceeded> {
+        let mut max_tokens = most;
         let mut clamped_by = None;
-        for (ceiling, room) in self.rooms(estimated_input) {
+        for (ceiling, room) in rooms {
             if room < MIN_OUTPUT_TOKENS.min(self.limits.max_output_tokens) {
                 return Err(self.exceeded(ceiling, estimated_input));
             }
@@ -187,15 +241,22 @@ impl Budget {
             .unwrap_or_else(|| self.limits.max_steps.saturating_mul(self.turns.max(1)))
     }
 
-    /// How many output tokens each ceiling leaves room for, after the estimated input.
-    fn rooms(&self, estimated_input: u64) -> Vec<(Ceiling, u64)> {
-        let mut rooms = vec![(
-            Ceiling::Tokens,
-            self.limits
-                .max_tokens
-                .saturating_sub(self.spent.total())
-                .saturating_sub(estimated_input),
-        )];
+    /// How many output tokens each ceiling leaves room for, after the estimated input; with `holds_back`, also after a
+    /// wrap-up that reads all of that again.
+    fn rooms(&self, estimated_input: u64, holds_back: bool) -> Vec<(Ceiling, u64)> {
+        let left = self
+            .limits
+            .max_tokens
+            .saturating_sub(self.spent.total())
+            .saturating_sub(estimated_input);
+        let tokens = if holds_back {
+            left.saturating_sub(estimated_input)
+                .saturating_sub(MIN_OUTPUT_TOKENS)
+                / 2
+        } else {
+            left
+        };
+        let mut rooms = vec![(Ceiling::Tokens, tokens)];
         if let Some(facts) = self.facts {
             rooms.push((
                 Ceiling::Window,
@@ -205,12 +266,16 @@ impl Budget {
                 let input = Usd::from_nanos(
                     estimated_input.saturating_mul(facts.price.input.max(facts.price.cache_write)),
                 );
-                let left = limit.saturating_sub(self.cost).saturating_sub(input);
+                let mut left = limit.saturating_sub(self.cost).saturating_sub(input);
+                let mut dear = facts.price.output;
+                if holds_back {
+                    let answer = Usd::from_nanos(MIN_OUTPUT_TOKENS.saturating_mul(dear));
+                    left = left.saturating_sub(input).saturating_sub(answer);
+                    dear = dear.saturating_add(facts.price.input.max(facts.price.cache_write));
+                }
                 rooms.push((
                     Ceiling::Cost,
-                    left.nanos()
-                        .checked_div(facts.price.output)
-                        .unwrap_or(u64::MAX),
+                    left.nanos().checked_div(dear).unwrap_or(u64::MAX),
                 ));
             }
         }
@@ -257,6 +322,8 @@ impl Budget {
                 self.cost,
                 self.limits.max_cost.unwrap_or_default()
             )),
+            // The purse speaks for itself.
+            Ceiling::BatchTokens | Ceiling::BatchCost => String::new(),
             Ceiling::Window => format!(
                 "about {estimated_input} tokens do not fit the context window of {}",
                 self.facts.map_or(0, |facts| facts.context_window)
@@ -275,6 +342,7 @@ mod tests {
             max_steps: 5,
             max_tokens: 1000,
             max_output_tokens: 500,
+            wrap_up: false,
             ..Limits::default()
         }
     }
@@ -321,6 +389,25 @@ mod tests {
         budget.settle(&output(950));
         assert_eq!(budget.reserve(2, 10).unwrap_err().ceiling, Ceiling::Tokens);
         assert_eq!(budget.overspent(), None);
+    }
+
+    #[test]
+    fn from_the_second_call_on_a_wrap_up_is_held_back_and_can_be_paid() {
+        let limits = Limits {
+            wrap_up: true,
+            ..limits()
+        };
+        let mut budget = Budget::new(limits, None, 1);
+        assert_eq!(budget.reserve(1, 100).map(|call| call.max_tokens), Ok(500));
+        budget.settle(&output(200));
+        // 800 are left: 100 of input, an answer of A, then 100 + A of input again and 128 for the hand-over.
+        assert_eq!(budget.reserve(2, 100).map(|call| call.max_tokens), Ok(236));
+        budget.settle(&output(100 + 236));
+        assert_eq!(budget.reserve(3, 336).unwrap_err().ceiling, Ceiling::Tokens);
+        assert_eq!(
+            budget.reserve_wrap_up(336).map(|call| call.max_tokens),
+            Ok(128)
+        );
     }
 
     #[test]

@@ -102,6 +102,15 @@ pub enum Kind {
     ToolFinished(Box<ToolFinished>),
     /// A connection that a process asked the runner's proxy for is over, or was not made.
     ConnectionFinished(Box<ConnectionFinished>),
+    /// A text was appended to the last user message, behind all that it held, before that was sent.
+    NoteAppended {
+        /// The turn.
+        turn: u32,
+        /// `wind_down`: the batch's purse nears its end; `wrap_up`: a ceiling is reached, and the model is to hand over.
+        origin: String,
+        /// The text.
+        text: String,
+    },
     /// The results of one reply were appended as one user message, in this order.
     ResultsAppended {
         /// The step that asked.
@@ -115,6 +124,25 @@ pub enum Kind {
     CheckFinished(Box<CheckFinished>),
     /// The attempt ended. Always the last event of a transcript that is whole.
     TaskFinished(Box<TaskFinished>),
+    /// An event of the batch: these tasks will not be started, or their missing trials will not.
+    TasksNotRun {
+        /// Their names.
+        tasks: Vec<String>,
+        /// Why, for a person.
+        reason: String,
+    },
+    /// An event of the batch: a signal ends it.
+    RunInterrupted {
+        /// The signal's number.
+        signal: u8,
+    },
+    /// An event of the batch: the API refused for load, and fewer calls are made at the same time for now.
+    CallsEased {
+        /// The most calls at the same time.
+        window: u32,
+        /// No call is made for this time, in milliseconds.
+        wait_ms: u64,
+    },
     /// An event that a later version writes and this one does not know.
     #[serde(other)]
     #[schemars(skip)]
@@ -162,6 +190,10 @@ pub struct TaskStarted {
     pub hooks_sha256: String,
     /// Number of user turns planned.
     pub turns: u32,
+    /// Which of the task's trials the attempt belongs to, from 1; an attempt with the number of the one before it makes
+    /// up for that. 0: not said.
+    #[serde(default)]
+    pub trial: u32,
     /// The version of the program.
     pub program_version: String,
 }
@@ -617,6 +649,8 @@ pub struct Emitter {
 
 struct State {
     seq: u64,
+    /// The last event of an attempt is stored. What comes after it, from work that was given up, is not.
+    is_finished: bool,
     store: Box<dyn Sink>,
     watchers: Vec<SharedSink>,
 }
@@ -633,6 +667,7 @@ impl Emitter {
     ) -> Self {
         let state = Arc::new(Mutex::new(State {
             seq: 0,
+            is_finished: false,
             store,
             watchers,
         }));
@@ -648,7 +683,7 @@ impl Emitter {
     /// Stores and shows one event.
     ///
     /// # Errors
-    /// The event could not be freed of secrets, or the transcript could not be written. A watcher's failure (a closed terminal) is not an error: the transcript is
+    /// The event could not be freed of secrets, the transcript could not be written, or the attempt has ended. A watcher's failure (a closed terminal) is not an error: the transcript is
     /// the truth, and reports can be made again from it.
     pub fn emit(&self, kind: Kind) -> io::Result<()> {
         let kind = self
@@ -656,6 +691,9 @@ impl Emitter {
             .redact_serialized(kind)
             .map_err(io::Error::other)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_finished {
+            return Err(io::Error::other("the attempt has ended already"));
+        }
         let event = Event {
             v: VERSION,
             at: self.clock.now(),
@@ -667,6 +705,7 @@ impl Emitter {
         if !event.kind.is_transient() {
             state.seq += 1;
             state.store.accept(&event)?;
+            state.is_finished = matches!(event.kind, Kind::TaskFinished(_));
         }
         for watcher in &state.watchers {
             if let Err(error) = watcher

@@ -3,8 +3,12 @@
 //! [`Stop`] says why the loop ended. [`Outcome`] is the one word that reports show; [`Outcome::of`] derives it from the
 //! stop, the denials and the checks. [`Outcome::row`] is the one table from there to verdict, JUnit element and retry.
 
+mod trials;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use trials::{Standing, Tally, Trials};
 
 /// Why the agent loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +52,8 @@ pub enum Stop {
     SandboxUnavailable,
     /// SIGINT or SIGTERM.
     Cancelled,
+    /// The batch's purse could not pay for the first call.
+    NotStarted,
 }
 
 /// What a task's denials mean for its outcome (`permissions.on_denied`).
@@ -61,26 +67,6 @@ pub enum OnDenied {
     Warn,
     /// Denials are recorded and nothing else.
     Ignore,
-}
-
-/// How often a task is run as a measurement, and how many of these runs have to pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trials {
-    /// How often it is run, from 1 to [`Trials::MOST`].
-    pub count: u32,
-    /// How many of these runs have to pass, from 1 to `count`.
-    pub pass: u32,
-}
-
-impl Trials {
-    /// The most trials of one task.
-    pub const MOST: u32 = 100;
-}
-
-impl Default for Trials {
-    fn default() -> Self {
-        Self { count: 1, pass: 1 }
-    }
 }
 
 /// How the checks of a task went, taken together.
@@ -236,6 +222,7 @@ impl Outcome {
             Stop::HookTampered => Self::HookTampered,
             Stop::SandboxUnavailable => Self::SandboxUnavailable,
             Stop::Cancelled => Self::Cancelled,
+            Stop::NotStarted => Self::NotRun,
         }
     }
 

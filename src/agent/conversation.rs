@@ -9,17 +9,23 @@ use std::time::Duration;
 
 use crate::agent::answer::Answer;
 use crate::agent::halt::Halt;
+use crate::agent::interrupt::Interrupt;
 use crate::agent::next::{Route, route};
 use crate::agent::repeats::Repeats;
-use crate::budget::{Budget, Limits, Reservation};
+use crate::budget::{Ask, Budget, Exceeded, Limits, Reservation};
 use crate::clock::Stopwatch;
 use crate::event::{AssistantReplied, Emitter, Kind, ToolFinished, ToolResultKind};
-use crate::message::{Block, Message, ToolCall};
-use crate::model::{Listener, Reply};
+use crate::message::{Block, Message, Role, ToolCall};
+use crate::model::{Listener, Reply, json_bytes};
 use crate::outcome::Stop;
 use crate::redact::RedactStream;
 use crate::tool::Seen;
 use crate::usage::ModelFacts;
+
+/// What a provider adds to a request that uses tools, in tokens, and more than that.
+const UNSEEN_TOKENS: u64 = 1_024;
+/// A provider that counts fewer tokens than a text of such long ones would have is not believed.
+const MOST_BYTES_A_TOKEN: u64 = 8;
 
 /// A task's conversation while it runs.
 pub struct Conversation {
@@ -43,8 +49,12 @@ pub struct Conversation {
     last_tool: String,
     step: u32,
     step_began: Option<Stopwatch>,
-    /// Input tokens of the last request, and how many bytes of `messages` it covered.
-    measured: Option<(u64, usize)>,
+    /// The bytes of `messages` as JSON.
+    bytes: u64,
+    /// Input tokens of the last request, and how many of those bytes it covered.
+    measured: Option<(u64, u64)>,
+    /// The model knows that the batch's purse nears its end.
+    pub(super) knows_wind_down: bool,
 }
 
 impl Conversation {
@@ -64,7 +74,9 @@ impl Conversation {
             last_tool: String::new(),
             step: 0,
             step_began: None,
+            bytes: 0,
             measured: None,
+            knows_wind_down: false,
         }
     }
 
@@ -90,33 +102,91 @@ impl Conversation {
             origin: origin.into(),
             text: text.into(),
         })?;
-        self.messages.push(Message::user(text));
+        self.push(Message::user(text));
+        Ok(())
+    }
+
+    fn push(&mut self, message: Message) {
+        self.bytes = self.bytes.saturating_add(json_bytes(&message));
+        self.messages.push(message);
+    }
+
+    /// Appends a text to the last user message, which is not sent yet, so that every request still begins like the one
+    /// before it.
+    pub(super) fn note(&mut self, origin: &str, text: &str, emitter: &Emitter) -> io::Result<()> {
+        let Some(last) = self.messages.last().filter(|last| last.role == Role::User) else {
+            return Ok(());
+        };
+        let mut blocks = match &last.content {
+            crate::message::Content::Text(prompt) => vec![Block::text(prompt.as_str())],
+            crate::message::Content::Blocks(blocks) => blocks.clone(),
+        };
+        emitter.emit(Kind::NoteAppended {
+            turn: self.turn,
+            origin: origin.into(),
+            text: text.into(),
+        })?;
+        self.bytes = self.bytes.saturating_sub(json_bytes(last));
+        self.messages.pop();
+        blocks.push(Block::text(text));
+        self.push(Message::results(blocks));
         Ok(())
     }
 
     /// Reserves the budget for the next call.
-    pub(super) fn reserve(&self, step_in_turn: u32, system: &str) -> Result<Reservation, Halt> {
-        Ok(self
-            .budget
-            .reserve(step_in_turn, self.estimate_input(system))?)
+    pub(super) fn reserve(&self, step_in_turn: u32, system: &str) -> Result<Reservation, Exceeded> {
+        self.budget
+            .reserve(step_in_turn, self.estimate_input(system))
+    }
+
+    /// Reserves the budget for the call in which the model hands over what it has.
+    pub(super) fn reserve_wrap_up(&self, system: &str) -> Result<Reservation, Exceeded> {
+        self.budget.reserve_wrap_up(self.estimate_input(system))
+    }
+
+    /// What the next call can cost at worst. No token is shorter than a byte, and what the provider has counted of the
+    /// conversation's beginning it counts the same again.
+    pub(super) fn worst_case(
+        &self,
+        system: &str,
+        tools: &[serde_json::Value],
+        reservation: &Reservation,
+        facts: Option<ModelFacts>,
+    ) -> Ask {
+        let fixed = json_bytes(&system).saturating_add(json_bytes(&tools));
+        let unmeasured = UNSEEN_TOKENS
+            .saturating_add(fixed)
+            .saturating_add(self.bytes);
+        let measured = self.measured.and_then(|(tokens, covered)| {
+            let is_plausible =
+                tokens.saturating_mul(MOST_BYTES_A_TOKEN) >= covered.saturating_add(fixed);
+            let added = self.bytes.saturating_sub(covered);
+            is_plausible.then(|| {
+                tokens
+                    .saturating_add(UNSEEN_TOKENS / 4)
+                    .saturating_add(added)
+            })
+        });
+        Ask {
+            input: measured.unwrap_or(unmeasured).min(unmeasured),
+            input_unmeasured: unmeasured,
+            output: reservation.max_tokens,
+            price: facts.map(|facts| facts.price),
+        }
     }
 
     /// Estimates the next request's input in tokens: what the last one measured, and a third of the bytes that came since
     /// (English text has about four bytes a token, code and other scripts fewer).
     fn estimate_input(&self, system: &str) -> u64 {
-        let (tokens, covered) = self.measured.unwrap_or((as_u64(system.len()) / 3, 0));
-        let bytes = self.message_bytes().saturating_sub(covered);
-        tokens.saturating_add(as_u64(bytes) / 3)
-    }
-
-    fn message_bytes(&self) -> usize {
-        self.messages.iter().map(message_bytes).sum()
+        let (tokens, covered) = self.measured.unwrap_or((json_bytes(&system) / 3, 0));
+        tokens.saturating_add(self.bytes.saturating_sub(covered) / 3)
     }
 
     pub(super) fn begin_step(
         &mut self,
         max_tokens: u64,
         emitter: &Emitter,
+        interrupt: &Interrupt,
     ) -> io::Result<StepListener> {
         self.step = self.step.saturating_add(1);
         self.step_began = Some(emitter.clock().start());
@@ -125,16 +195,17 @@ impl Conversation {
             turn: self.turn,
             max_tokens,
         })?;
-        Ok(StepListener::new(self.step, emitter))
+        Ok(StepListener::new(self.step, emitter, interrupt))
     }
 
     /// Appends the model's answer before anything looks at it; returns where it leads and the calls that it asks for.
     pub(super) fn append_reply(
         &mut self,
         reply: Reply,
+        is_wrap_up: bool,
         emitter: &Emitter,
     ) -> Result<(Route, Vec<ToolCall>), Halt> {
-        let covered = self.message_bytes();
+        let covered = self.bytes;
         let cost = self.budget.settle(&reply.usage);
         let message = Message::assistant(reply.content);
         let calls = message.tool_calls();
@@ -148,7 +219,7 @@ impl Conversation {
             turn: self.turn,
             message: message.clone(),
             stop_reason: reply.stop_reason.clone(),
-            route: route.name().into(),
+            route: if is_wrap_up { "wrap_up" } else { route.name() }.into(),
             usage: reply.usage,
             cost,
             total_usage: self.budget.spent(),
@@ -168,7 +239,7 @@ impl Conversation {
             });
         }
         self.measured = Some((reply.usage.input(), covered)).filter(|(tokens, _)| *tokens > 0);
-        self.messages.push(message);
+        self.push(message);
         Ok((refusal_details(route, reply.stop_details.as_ref()), calls))
     }
 
@@ -215,7 +286,7 @@ impl Conversation {
             step: self.step,
             tool_use_ids,
         })?;
-        self.messages.push(Message::results(blocks));
+        self.push(Message::results(blocks));
         Ok(())
     }
 
@@ -267,14 +338,16 @@ impl Answer {
 pub(super) struct StepListener {
     step: u32,
     emitter: Emitter,
+    interrupt: Interrupt,
     /// Holds back what could be the beginning of a secret.
     pending: Mutex<RedactStream>,
 }
 
 impl StepListener {
-    fn new(step: u32, emitter: &Emitter) -> Self {
+    fn new(step: u32, emitter: &Emitter, interrupt: &Interrupt) -> Self {
         Self {
             step,
+            interrupt: interrupt.clone(),
             emitter: emitter.clone(),
             pending: Mutex::new(emitter.redactor().stream()),
         }
@@ -311,6 +384,14 @@ impl Listener for StepListener {
             reason: reason.to_owned(),
         });
     }
+
+    fn waiting(&self) {
+        self.interrupt.pause();
+    }
+
+    fn resumed(&self) {
+        self.interrupt.resume();
+    }
 }
 
 /// Names the category that a provider gives with a refusal.
@@ -334,33 +415,6 @@ fn refusal_details(route: Route, details: Option<&serde_json::Value>) -> Route {
     }
 }
 
-fn message_bytes(message: &Message) -> usize {
-    match &message.content {
-        crate::message::Content::Text(text) => text.len(),
-        crate::message::Content::Blocks(blocks) => {
-            blocks.iter().map(|block| value_bytes(block.value())).sum()
-        }
-    }
-}
-
-/// About the bytes of a JSON value, without writing it.
-fn value_bytes(value: &serde_json::Value) -> usize {
-    use serde_json::Value;
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(value_bytes).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| key.len() + 4 + value_bytes(value))
-            .sum(),
-    }
-}
-
 fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn as_u64(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -74,8 +74,8 @@ impl From<ModelError> for Halt {
 fn stop_of(ceiling: Ceiling) -> Stop {
     match ceiling {
         Ceiling::Steps | Ceiling::TotalSteps => Stop::StepLimit,
-        Ceiling::Tokens => Stop::TokenBudget,
-        Ceiling::Cost => Stop::CostBudget,
+        Ceiling::Tokens | Ceiling::BatchTokens => Stop::TokenBudget,
+        Ceiling::Cost | Ceiling::BatchCost => Stop::CostBudget,
         Ceiling::Window => Stop::ContextOverflow,
     }
 }

@@ -14,6 +14,7 @@ mod next;
 mod perform;
 mod prompt;
 mod repeats;
+mod wrap_up;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,11 +22,12 @@ use std::sync::Arc;
 
 pub use conversation::Conversation;
 pub use halt::Halt;
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, Shutdown};
 pub use next::{Route, route};
+pub use perform::panic_message;
 pub use prompt::system_prompt;
 
-use crate::budget::{Limits, Reservation};
+use crate::budget::{Ask, Hold, Limits, Purse, Reservation};
 use crate::event::{Emitter, Spent};
 use crate::hook::{HookContext, Hooks};
 use crate::message::{Message, ToolCall};
@@ -53,6 +55,8 @@ pub struct Agent {
     pub policy: Arc<Policy>,
     /// Ceilings.
     pub limits: Limits,
+    /// What the whole batch may spend, where that is limited.
+    pub purse: Option<Arc<Purse>>,
     /// The system prompt, see [`system_prompt`].
     pub system: String,
     /// What tools may use.
@@ -171,9 +175,15 @@ impl Agent {
         talk.begin_turn(prompt, emitter)?;
         let mut continuations = 0;
         for step_in_turn in 1.. {
-            let reservation = talk.reserve(step_in_turn, &self.system)?;
-            let reply = self.ask(talk, &reservation, emitter, interrupt).await?;
-            let (route, calls) = talk.append_reply(reply, emitter)?;
+            let mut reservation = match talk.reserve(step_in_turn, &self.system) {
+                Ok(reservation) => reservation,
+                Err(exceeded) if step_in_turn > 1 => {
+                    return Err(self.wrap_up(talk, exceeded, emitter, interrupt).await);
+                }
+                Err(exceeded) => return Err(exceeded.into()),
+            };
+            let reply = self.ask(talk, &mut reservation, emitter, interrupt).await?;
+            let (route, calls) = talk.append_reply(reply, false, emitter)?;
             match route {
                 Route::Tools => self.act(talk, &calls, emitter, interrupt).await?,
                 Route::End => {
@@ -197,31 +207,65 @@ impl Agent {
         Ok(())
     }
 
-    /// Makes the step's one model call.
+    /// Makes the step's one model call, with no more output than the batch's purse can pay.
     async fn ask(
         &self,
         talk: &mut Conversation,
-        reservation: &Reservation,
+        reservation: &mut Reservation,
         emitter: &Emitter,
         interrupt: &Interrupt,
     ) -> Result<Reply, Halt> {
         if interrupt.is_raised() {
             return Err(Halt::interrupted(interrupt, "nothing was running"));
         }
-        let listener = talk.begin_step(reservation.max_tokens, emitter)?;
         let tools = self.registry.definitions();
+        let hold = match &self.purse {
+            Some(purse) => {
+                Self::tell_wind_down(purse, talk, emitter)?;
+                let ask = talk.worst_case(&self.system, &tools, reservation, self.model.facts());
+                let hold = hold(purse, &ask, talk.step(), interrupt).await?;
+                reservation.lower(hold.output);
+                Some(hold)
+            }
+            None => None,
+        };
+        let listener = talk.begin_step(reservation.max_tokens, emitter, interrupt)?;
         let request = Request {
             system: &self.system,
             messages: &talk.messages,
             tools: &tools,
             max_tokens: reservation.max_tokens,
         };
-        tokio::select! {
-            reply = self.model.reply(request, &listener) => reply.map_err(Halt::from),
+        let reply = tokio::select! {
+            reply = self.model.reply(request, &listener) => reply,
             () = interrupt.token().cancelled() => {
-                Err(Halt::interrupted(interrupt, &format!("waiting for the model in step {}", talk.step())))
+                return Err(Halt::interrupted(interrupt, &format!("waiting for the model in step {}", talk.step())));
             }
+        };
+        match (hold, &reply) {
+            (Some(hold), Ok(reply)) => hold.settle(&reply.usage),
+            (Some(hold), Err(_)) => hold.release(),
+            (None, _) => {}
         }
+        reply.map_err(Halt::from)
+    }
+
+    /// Tells the model once that the batch's purse nears its end.
+    fn tell_wind_down(
+        purse: &Purse,
+        talk: &mut Conversation,
+        emitter: &Emitter,
+    ) -> Result<(), Halt> {
+        if talk.knows_wind_down || talk.step() == 0 || !purse.is_winding_down() {
+            return Ok(());
+        }
+        talk.knows_wind_down = true;
+        let text = format!(
+            "Note from the runner: {}. The run ends when that is used up: finish what matters most and give your answer \
+             within the next few steps.",
+            purse.state()
+        );
+        Ok(talk.note("wind_down", &text, emitter)?)
     }
 
     /// Answers all calls of a reply and appends the results as one message.
@@ -249,5 +293,34 @@ impl Agent {
         }
         talk.repeats_verdict()
             .map_or(Ok(()), |(stop, message)| Err(Halt { stop, message }))
+    }
+}
+
+/// Reserves a call from the batch's purse. Waiting for what other tasks may give back is not the task's time.
+async fn hold(
+    purse: &Arc<Purse>,
+    ask: &Ask,
+    steps: u32,
+    interrupt: &Interrupt,
+) -> Result<Hold, Halt> {
+    interrupt.pause();
+    let granted = tokio::select! {
+        granted = purse.hold(ask) => Some(granted),
+        () = interrupt.token().cancelled() => None,
+        () = interrupt.ending() => None,
+    };
+    interrupt.resume();
+    match granted {
+        Some(Ok(hold)) => Ok(hold),
+        // Without a single call nothing was measured.
+        Some(Err(exceeded)) if steps == 0 => Err(Halt {
+            stop: Stop::NotStarted,
+            message: exceeded.message,
+        }),
+        Some(Err(exceeded)) => Err(exceeded.into()),
+        None => Err(Halt::interrupted(
+            interrupt,
+            "waiting for the batch's budget",
+        )),
     }
 }

@@ -213,7 +213,9 @@ async fn ended(cancel: &CancellationToken, limit: Duration) {
     }
 }
 
-fn panic_message(error: JoinError) -> String {
+/// What a task of the runtime said when it crashed.
+#[must_use]
+pub fn panic_message(error: JoinError) -> String {
     match error.try_into_panic() {
         Ok(payload) => payload
             .downcast_ref::<&str>()

@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, Ended, Interrupt, Surroundings, system_prompt};
+use crate::agent::{Agent, Ended, Interrupt, Shutdown, Surroundings, panic_message, system_prompt};
 use crate::batch::checking::Checked;
+use crate::batch::course::Number;
+use crate::batch::overseer::{HOUSEKEEPING, Phase, overdue};
 use crate::batch::{Batch, Job};
 use crate::budget::Limits;
 use crate::check::{CallLog, CheckContext, Taken};
@@ -32,26 +35,38 @@ use crate::workspace::{Git, Workspace};
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
 
-/// Runs one attempt. Its result is its transcript; when that cannot be written, there is only the log to say so, and every
-/// report says `not_run` or `unfinished`.
-pub(super) async fn run(batch: &Batch, job: &Job, number: u32, cancel: &CancellationToken) {
-    let attempt = Attempt::new(batch, job, number);
+/// Runs one attempt and returns how it ended. Its result is its transcript; when that cannot be written, there is only the
+/// log to say so, and every report says `not_run` or `unfinished`.
+pub(super) async fn run(
+    batch: Arc<Batch>,
+    place: usize,
+    number: Number,
+    shutdown: &Shutdown,
+) -> Outcome {
+    let Some(job) = batch.jobs.get(place) else {
+        return Outcome::NotRun;
+    };
+    let attempt = Attempt::new(&batch, job, number);
     let calls = Arc::new(Mutex::new(CallLog::default()));
     let emitter = match attempt.open_transcript(Arc::clone(&calls) as SharedSink) {
         Ok(emitter) => emitter,
         Err(error) => {
-            return tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
+            tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
+            return Outcome::IoError;
         }
     };
     let began = batch.clock.start();
     let work = attempt
-        .work(&emitter, &calls, cancel)
-        .await
-        .unwrap_or_else(|error| Work::failed(&error, &job.task));
-    let duration_ms = began.elapsed_millis();
-    if let Err(error) = emitter.emit(attempt.last_event(work, duration_ms)) {
+        .oversee(place, &emitter, calls, &batch, shutdown)
+        .await;
+    let finished = attempt.last_event(work, began.elapsed_millis());
+    let outcome = finished.outcome;
+    // It is synced to the disk, which the other tasks need not wait for.
+    let stored = block_in_place(|| emitter.emit(Kind::TaskFinished(Box::new(finished))));
+    if let Err(error) = stored {
         tracing::error!(%error, task = job.task.name, "the transcript could not be finished");
     }
+    outcome
 }
 
 pub(super) struct Attempt<'a> {
@@ -59,6 +74,7 @@ pub(super) struct Attempt<'a> {
     job: &'a Job,
     pub(super) task: &'a Task,
     number: u32,
+    trial: u32,
     /// Where transcript and output go.
     dir: PathBuf,
     /// Private HOME, TMPDIR and copy of the workspace.
@@ -75,8 +91,12 @@ struct Work {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(batch: &'a Batch, job: &'a Job, number: u32) -> Self {
+    fn new(batch: &'a Batch, job: &'a Job, number: Number) -> Self {
         let name = &job.task.name;
+        let Number {
+            attempt: number,
+            trial,
+        } = number;
         let dir = batch.out.join(run_dir::attempt(name, number));
         let scratch = batch.scratch.root().join(name).join(number.to_string());
         Self {
@@ -84,6 +104,7 @@ impl<'a> Attempt<'a> {
             job,
             task: &job.task,
             number,
+            trial,
             dir,
             scratch,
         }
@@ -104,17 +125,71 @@ impl<'a> Attempt<'a> {
         ))
     }
 
+    /// Does the work in a task of the runtime's own, so that neither a crash nor something that does not end takes the batch
+    /// with it.
+    async fn oversee(
+        &self,
+        place: usize,
+        emitter: &Emitter,
+        calls: Arc<Mutex<CallLog>>,
+        batch: &Arc<Batch>,
+        shutdown: &Shutdown,
+    ) -> Work {
+        let (interrupt, _clock) = Interrupt::start(shutdown, self.task.limits.timeout);
+        let (phase, phases) = watch::channel(Phase::Within(HOUSEKEEPING, "preparing"));
+        let mut work = tokio::spawn({
+            let (batch, emitter) = (Arc::clone(batch), emitter.clone());
+            let (interrupt, shutdown) = (interrupt.clone(), shutdown.clone());
+            let number = Number {
+                attempt: self.number,
+                trial: self.trial,
+            };
+            async move {
+                let job = batch.jobs.get(place);
+                let job = job.ok_or_else(|| io::Error::other("there is no such task"))?;
+                Attempt::new(&batch, job, number)
+                    .work(&emitter, &calls, &interrupt, &phase, &shutdown)
+                    .await
+            }
+        });
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            phase = overdue(phases, &interrupt, shutdown) => {
+                work.abort();
+                let (stop, reason) = match phase {
+                    Phase::Agent => interrupt.reason(),
+                    Phase::Within(..) if shutdown.token().is_cancelled() => shutdown.reason(),
+                    Phase::Within(limit, _) => {
+                        let limit = humantime::format_duration(limit);
+                        (Stop::Timeout, format!("it took longer than {limit}"))
+                    }
+                };
+                let message = format!("{reason}; it could not be ended while {} and was given up", phase.name());
+                return Work::stopped(stop, message, self.task);
+            }
+        };
+        match ended {
+            Ok(Ok(work)) => work,
+            Ok(Err(error)) => Work::failed(&error, self.task),
+            Err(crash) => {
+                let message = format!("the runner crashed in this task: {}", panic_message(crash));
+                Work::stopped(Stop::IoError, message, self.task)
+            }
+        }
+    }
+
     async fn work(
         &self,
         emitter: &Emitter,
         calls: &Mutex<CallLog>,
-        cancel: &CancellationToken,
+        interrupt: &Interrupt,
+        phase: &watch::Sender<Phase>,
+        shutdown: &Shutdown,
     ) -> io::Result<Work> {
         let began = self.batch.clock.start();
         let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let (interrupt, _clock) = Interrupt::start(cancel, self.task.limits.timeout);
         let prepared = block_in_place(|| self.prepare());
         let root = prepared
             .as_ref()
@@ -153,6 +228,7 @@ impl<'a> Attempt<'a> {
             hook_context: self.hook_context(workspace.root()),
             policy: Arc::new(self.policy(workspace.root())),
             limits: self.task.limits.clone(),
+            purse: self.batch.purse.clone(),
             system,
             surroundings: Surroundings {
                 launcher: held.launcher.clone(),
@@ -162,7 +238,9 @@ impl<'a> Attempt<'a> {
                 output_limit: OUTPUT_LIMIT,
             },
         };
-        let mut ended = agent.run(&self.task.turns, emitter, &interrupt).await;
+        phase.send_replace(Phase::Agent);
+        let mut ended = agent.run(&self.task.turns, emitter, interrupt).await;
+        phase.send_replace(Phase::Within(HOUSEKEEPING, "comparing the workspace"));
         let changes = self.compare(&workspace, emitter).await?;
         let checked = if ended.stop == Stop::Completed {
             let held_to = |root: &Path| self.held_to(root, &held.layers, &environment);
@@ -184,15 +262,28 @@ impl<'a> Attempt<'a> {
                 held_to: &held_to,
                 environment: environment.clone(),
                 redactor: Arc::clone(&self.batch.redactor),
-                cancel: cancel.clone(),
+                cancel: shutdown.token().clone(),
             };
-            let checked = self.check(&context, emitter).await?;
+            let checked = self.check(&context, phase, emitter).await?;
             checked.excuse(&context.calls, &mut ended);
             checked
         } else {
             Checked::not_run()
         };
         let ended = held.look_back(ended, &workspace, emitter)?;
+        phase.send_replace(Phase::Within(HOUSEKEEPING, "removing the workspace"));
+        self.remove(workspace, emitter)?;
+        let ended = self.look_at_configuration(ended);
+        Ok(Work {
+            denials: ended.denials,
+            ended,
+            checks: checked.together,
+            failures: checked.failures,
+        })
+    }
+
+    /// Removes the workspace, unless it is to be kept.
+    fn remove(&self, workspace: Workspace, emitter: &Emitter) -> io::Result<()> {
         if !self.batch.keep_workspaces
             && let Err(error) = block_in_place(|| workspace.remove())
         {
@@ -202,13 +293,7 @@ impl<'a> Attempt<'a> {
                 message,
             })?;
         }
-        let ended = self.look_at_configuration(ended);
-        Ok(Work {
-            denials: ended.denials,
-            ended,
-            checks: checked.together,
-            failures: checked.failures,
-        })
+        Ok(())
     }
 
     /// Where the structured answer lies, if the task demands one.
@@ -288,7 +373,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn last_event(&self, work: Work, duration_ms: u64) -> Kind {
+    fn last_event(&self, work: Work, duration_ms: u64) -> TaskFinished {
         let Work {
             ended,
             denials,
@@ -316,7 +401,7 @@ impl<'a> Attempt<'a> {
         if denials > 0 && outcome == Outcome::Completed && self.task.on_denied == OnDenied::Warn {
             message.push_str(&format!(" and {}", text::plural(denials.into(), "denial")));
         }
-        Kind::TaskFinished(Box::new(TaskFinished {
+        TaskFinished {
             stop: ended.stop,
             outcome,
             message,
@@ -324,7 +409,7 @@ impl<'a> Attempt<'a> {
             turns_skipped: ended.turns_skipped,
             leaked_processes: ended.leaked_processes,
             duration_ms,
-        }))
+        }
     }
 
     fn started(
@@ -353,6 +438,7 @@ impl<'a> Attempt<'a> {
             tools: registry.definitions(),
             hooks_sha256,
             turns: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
+            trial: self.trial,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -510,6 +596,7 @@ fn limits(limits: &Limits) -> Value {
         "max_cost_usd": limits.max_cost,
         "timeout": humantime::format_duration(limits.timeout).to_string(),
         "tool_timeout": humantime::format_duration(limits.tool_timeout).to_string(),
+        "wrap_up": limits.wrap_up,
     })
 }
 

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use tokio::sync::watch;
+
 use super::attempt::Attempt;
+use super::overseer::{HEED, Phase};
 use crate::agent::Ended;
 use crate::check::{self, CallLog, CheckContext};
 use crate::event::{CallPlace, CheckFinished, CheckResult, Emitter, Kind};
@@ -47,6 +50,7 @@ impl Attempt<'_> {
     pub(super) async fn check(
         &self,
         context: &CheckContext<'_>,
+        phase: &watch::Sender<Phase>,
         emitter: &Emitter,
     ) -> io::Result<Checked> {
         let mut checked = Checked {
@@ -55,6 +59,9 @@ impl Attempt<'_> {
         };
         for (index, check) in (0_u32..).zip(&self.task.checks) {
             let began = self.batch.clock.start();
+            // It holds its own limit; the overseer is for one that does not.
+            let limit = check.time_limit().saturating_add(HEED);
+            phase.send_replace(Phase::Within(limit, "running a check"));
             let finding = check::run(check.as_ref(), context).await;
             checked.together = match (checked.together, finding.result) {
                 (together, CheckResult::Passed) => together,

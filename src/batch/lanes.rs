@@ -12,6 +12,31 @@ pub(super) struct Hold<'a> {
     writes: bool,
 }
 
+#[cfg(test)]
+impl<'a> Hold<'a> {
+    pub(super) fn writer(place: &'a Path) -> Self {
+        Self {
+            place,
+            writes: true,
+        }
+    }
+}
+
+/// How many of these wait for an earlier one. Most tasks of a run share few directories, so only those are compared.
+pub(super) fn waiting<'a>(holds: impl Iterator<Item = Option<Hold<'a>>>) -> usize {
+    let mut seen: Vec<Hold<'a>> = Vec::new();
+    let mut count = 0;
+    for hold in holds.flatten() {
+        if seen.iter().any(|other| conflict(Some(hold), Some(*other))) {
+            count += 1;
+        }
+        if !seen.contains(&hold) {
+            seen.push(hold);
+        }
+    }
+    count
+}
+
 /// What a task holds while it runs; an isolated one holds nothing.
 ///
 /// A task only reads if its tools only read and nothing else of it runs in the directory: no check that is a command, no

@@ -1,33 +1,46 @@
-//! Many tasks at once: lanes say which may run side by side, an attempt is one task from its start to its last event.
+//! Many tasks at once. `queue` says which may start (`lanes` which may run side by side), `course` which attempts a task
+//! makes, an `attempt` is one task from its start to its last event, `overseer` gives up one that cannot be ended, and
+//! `journal` tells what happens to the batch as a whole.
 //!
 //! What happens is in the transcripts; the batch itself keeps nothing. Reports are folds over them, in plan order.
 
 mod attempt;
 mod checking;
 mod confine;
+mod course;
+mod journal;
 mod lanes;
+mod overseer;
 mod pinned;
 pub mod plan;
+mod queue;
 mod scratch;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::{Id, JoinSet};
-use tokio_util::sync::CancellationToken;
 
+use self::course::Course;
+use self::queue::Queue;
+
+pub use journal::Journal;
 pub use pinned::Pinned;
 pub use scratch::Scratch;
 
+use crate::agent::Shutdown;
+use crate::budget::Purse;
 use crate::clock::Clock;
-use crate::event::SharedSink;
+use crate::event::{Kind, SharedSink};
 use crate::hook::CallbackSpec;
 use crate::model::Model;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Stop};
 use crate::proc::Launcher;
 use crate::redact::Redactor;
 use crate::task::Task;
+use crate::text;
 use crate::tool::Tool;
 
 /// A task and the model that it talks to.
@@ -59,6 +72,12 @@ pub struct Batch {
     pub jobs: Vec<Job>,
     /// Most tasks at the same time.
     pub parallel: usize,
+    /// How tasks are started and when no more are.
+    pub rules: Rules,
+    /// What all tasks together may spend, where that is limited.
+    pub purse: Option<Arc<Purse>>,
+    /// What happens to the batch as a whole.
+    pub journal: Journal,
     /// Where the run was started: paths in reports are relative to it.
     pub base: PathBuf,
     /// The run directory, absolute.
@@ -89,57 +108,153 @@ pub struct Batch {
     pub callbacks: Vec<CallbackSpec>,
 }
 
+/// How tasks are started and when no more are.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Most tasks at the same time, by group; a group that is not here has no limit.
+    pub groups: BTreeMap<String, u32>,
+    /// After so many tasks that did not pass no other one is started.
+    pub max_failures: Option<u32>,
+    /// Whether trials are run that cannot change a task's verdict any more.
+    pub all_trials: bool,
+    /// The wall clock of the whole run; at its end everything is cut.
+    pub timeout: Option<Duration>,
+}
+
 impl Batch {
     /// How many tasks have to wait for another one because they share its directory.
     #[must_use]
     pub fn serialised(&self) -> usize {
-        let holds: Vec<_> = self.jobs.iter().map(|job| lanes::hold(&job.task)).collect();
-        let waits = |n: usize| {
-            holds
-                .iter()
-                .take(n)
-                .any(|earlier| lanes::conflict(*earlier, holds.get(n).copied().flatten()))
-        };
-        (0..holds.len()).filter(|n| waits(*n)).count()
+        lanes::waiting(self.jobs.iter().map(|job| lanes::hold(&job.task)))
     }
 
-    /// Runs all tasks. After `cancel` no task is started, and the running ones end in an orderly way.
+    /// Runs all tasks. Once `shutdown` has begun no task is started, and the running ones end in an orderly way.
     ///
-    /// The next task is always the first one of the plan that may start: a task that writes in a directory without
-    /// isolation has it for itself.
-    pub async fn run(self: &Arc<Self>, cancel: &CancellationToken) {
-        let mut waiting: Vec<&Job> = self.jobs.iter().collect();
-        let mut busy: HashMap<Id, &Task> = HashMap::new();
-        let mut running = JoinSet::new();
-        loop {
-            while running.len() < self.parallel.max(1) && !cancel.is_cancelled() {
-                let may_start = |job: &&Job| {
-                    let hold = lanes::hold(&job.task);
-                    !busy
-                        .values()
-                        .any(|task| lanes::conflict(hold, lanes::hold(task)))
-                };
-                let Some(next) = waiting.iter().position(may_start) else {
-                    break;
-                };
-                let job = waiting.remove(next);
-                let (batch, own, cancel) = (Arc::clone(self), job.clone(), cancel.clone());
-                let last = job.earlier.iter().map(|earlier| earlier.number).max();
-                let number = last.unwrap_or(0).saturating_add(1);
-                let started =
-                    running.spawn(async move { attempt::run(&batch, &own, number, &cancel).await });
-                busy.insert(started.id(), &job.task);
+    /// What is not run is told in the journal as soon as that is certain, with the reason.
+    pub async fn run(self: &Arc<Self>, shutdown: &Shutdown) {
+        self.forget_journal();
+        let clock = shutdown.clone();
+        let timer = self.rules.timeout.map(|limit| {
+            AbortOnDrop(tokio::spawn(async move {
+                tokio::time::sleep(limit).await;
+                let limit = humantime::format_duration(limit);
+                clock.begin(
+                    Stop::Timeout,
+                    format!("the time limit of the run, {limit} (`--timeout`), was reached"),
+                );
+                clock.cut();
+            }))
+        });
+        self.conduct(shutdown).await;
+        drop(timer);
+    }
+
+    async fn conduct(self: &Arc<Self>, shutdown: &Shutdown) {
+        let mut courses: Vec<Course> = self.jobs.iter().map(|job| self.course(job)).collect();
+        let tasks = self.jobs.iter().map(|job| &*job.task);
+        let mut queue = Queue::new(tasks, &self.rules.groups);
+        for (place, course) in courses.iter().enumerate() {
+            if course.goes_on() {
+                queue.add(place);
             }
-            let ended = match running.join_next_with_id().await {
+        }
+        let mut busy: HashMap<Id, usize> = HashMap::new();
+        let mut running = JoinSet::new();
+        let mut lost = 0;
+        loop {
+            while running.len() < self.parallel.max(1)
+                && self.obstacle(shutdown, lost).is_none()
+                && let Some(place) = queue.start()
+            {
+                let Some(course) = courses.get_mut(place) else {
+                    continue;
+                };
+                let number = course.next();
+                let (batch, shutdown) = (Arc::clone(self), shutdown.clone());
+                let attempt = async move { attempt::run(batch, place, number, &shutdown).await };
+                busy.insert(running.spawn(attempt).id(), place);
+            }
+            if let Some(reason) = self.obstacle(shutdown, lost) {
+                self.leave_out(&queue.drain(), &reason);
+            }
+            let ended = tokio::select! {
+                ended = running.join_next_with_id() => ended,
+                () = shutdown.ending().cancelled(), if !queue.is_empty() => continue,
+            };
+            let (id, outcome) = match ended {
                 None => return,
-                Some(Ok((id, ()))) => id,
+                Some(Ok(ended)) => ended,
                 Some(Err(error)) => {
-                    // The transcript has no last event then, and every report says `unfinished`.
-                    tracing::error!(%error, "a task crashed");
-                    error.id()
+                    // An attempt catches what happens in it; the transcript has no last event then.
+                    tracing::error!(%error, "an attempt crashed");
+                    (error.id(), Outcome::Unfinished)
                 }
             };
-            busy.remove(&ended);
+            let Some(place) = busy.remove(&id) else {
+                continue;
+            };
+            queue.end(place);
+            let Some(course) = courses.get_mut(place) else {
+                continue;
+            };
+            course.note(outcome);
+            if course.goes_on() {
+                queue.add(place);
+            } else if course.is_lost() {
+                lost += 1;
+            }
         }
+    }
+
+    fn course(&self, job: &Job) -> Course {
+        let task = &job.task;
+        Course::new(
+            task.trials,
+            task.retries,
+            self.rules.all_trials,
+            &job.earlier,
+        )
+    }
+
+    /// Why no other attempt is started, if none is. Once there is a reason, there always is one.
+    fn obstacle(&self, shutdown: &Shutdown, lost: u32) -> Option<String> {
+        if shutdown.has_begun() {
+            return Some(shutdown.reason().1);
+        }
+        if let Some(most) = self.rules.max_failures.filter(|most| lost >= *most) {
+            let tasks = text::plural(lost.into(), "task");
+            return Some(format!(
+                "{tasks} did not pass, and after {most} no other one is started (`--max-failures`)"
+            ));
+        }
+        let purse = self
+            .purse
+            .as_ref()
+            .filter(|purse| purse.is_winding_down())?;
+        Some(format!(
+            "{}, and from {} % on no task is started",
+            purse.state(),
+            purse.limits().wind_down
+        ))
+    }
+
+    fn leave_out(&self, places: &BTreeSet<usize>, reason: &str) {
+        let jobs = places.iter().filter_map(|place| self.jobs.get(*place));
+        let tasks: Vec<String> = jobs.map(|job| job.task.name.clone()).collect();
+        if !tasks.is_empty() {
+            self.tell(Kind::TasksNotRun {
+                tasks,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+}
+
+/// A task of the runtime that ends with us.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

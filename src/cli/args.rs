@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::usage::Usd;
+
 /// Runs LLM agents in CI: YAML tasks in, transcripts and JUnit out. Nothing ever asks a person.
 #[derive(Debug, Parser)]
 #[command(
@@ -135,6 +137,8 @@ pub(super) struct RunArgs {
     /// Tasks at the same time
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
     /// Ask the model for whole answers instead of streams
     #[arg(long)]
     pub(super) no_stream: bool,
@@ -157,6 +161,41 @@ pub(super) struct RunArgs {
     pub(super) baseline: BaselineArgs,
     #[command(flatten)]
     pub(super) forms: FormArgs,
+}
+
+/// What the run as a whole may take, and when it ends.
+#[derive(Debug, Args)]
+pub(super) struct LimitArgs {
+    /// Most tokens over all tasks; a call that what is left cannot pay is not made
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_tokens: Option<u64>,
+    /// Most money over all tasks, in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(super) max_cost: Option<Usd>,
+    /// Most time for the whole run; at its end everything is cut and the reports are written
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) timeout: Option<std::time::Duration>,
+    /// Time for what is under way to finish after SIGINT or SIGTERM; a second signal ends it at once [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) grace: Option<std::time::Duration>,
+    /// Start no other task after N that did not pass; the running ones finish
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_failures: Option<u32>,
+    /// The same as `--max-failures 1`
+    #[arg(long, conflicts_with = "max_failures")]
+    pub(super) fail_fast: bool,
+    /// Run all trials of a task, also those that cannot change its verdict any more
+    #[arg(long)]
+    pub(super) all_trials: bool,
+}
+
+/// An amount of money that is one.
+fn dollars(typed: &str) -> Result<Usd, String> {
+    let amount = typed.trim_start_matches('$').parse().ok();
+    amount
+        .and_then(Usd::from_dollars)
+        .filter(|amount| *amount > Usd::ZERO)
+        .ok_or_else(|| "expected an amount of dollars above 0, as in `2.50`".to_owned())
 }
 
 /// Which part of the plan.

@@ -14,6 +14,7 @@ use crate::cli::{fail, say};
 use crate::clock::Clock;
 use crate::file;
 use crate::model::anthropic::{self, Anthropic};
+use crate::model::gate::Gate;
 use crate::model::http::{self, Connection};
 use crate::model::scripted::{Script, Scripted};
 use crate::model::{Model, ModelError, ModelErrorKind};
@@ -275,12 +276,13 @@ pub(super) fn jobs(
     tasks: Vec<Task>,
     args: &RunArgs,
     settings: &Settings,
+    gate: &Arc<Gate>,
 ) -> Result<Vec<Job>, Exit> {
     let mut client: Option<reqwest::Client> = None;
     let mut jobs = Vec::with_capacity(tasks.len());
     for task in tasks {
         let mut named = |reference: &ModelRef| {
-            model(reference, &mut client, args, settings)
+            model(reference, &mut client, args, settings, gate)
                 .map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))
         };
         let model = named(&task.model)?;
@@ -314,12 +316,13 @@ fn model(
     client: &mut Option<reqwest::Client>,
     args: &RunArgs,
     settings: &Settings,
+    gate: &Arc<Gate>,
 ) -> Result<Arc<dyn Model>, (Exit, String)> {
     match reference {
         ModelRef::Scripted { name, path } => Script::load(path)
             .map(|script| Arc::new(Scripted::new(name, script)) as Arc<dyn Model>)
             .map_err(|error| (Exit::Usage, error.to_string())),
-        ModelRef::Anthropic { id } => anthropic(id, client, args, settings)
+        ModelRef::Anthropic { id } => anthropic(id, client, args, settings, gate)
             .map(|model| Arc::new(model) as Arc<dyn Model>)
             .map_err(|error| (Exit::Infrastructure, error.message)),
     }
@@ -331,6 +334,7 @@ fn anthropic(
     client: &mut Option<reqwest::Client>,
     args: &RunArgs,
     settings: &Settings,
+    gate: &Arc<Gate>,
 ) -> Result<Anthropic, ModelError> {
     let key = settings.variable(KEY).ok_or_else(|| ModelError {
         kind: ModelErrorKind::Auth,
@@ -348,6 +352,7 @@ fn anthropic(
         .progress_timeout
         .min(args.idle_timeout.saturating_mul(5));
     wanted.retry.max_tries = args.max_tries.into();
+    wanted.gate = Some(Arc::clone(gate));
     let shared = match client {
         Some(shared) => shared.clone(),
         None => client.insert(http::client(&connection(settings)?)?).clone(),

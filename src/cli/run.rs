@@ -4,26 +4,34 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
+use crate::agent::Shutdown;
 use crate::batch::plan::resume;
-use crate::batch::{Batch, Job, Pinned, Scratch};
+use crate::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
+use crate::budget::Purse;
 use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
 use crate::cli::{baseline, fail, github, load, redactor, say};
 use crate::clock::Clock;
-use crate::event::{Event, SharedSink, Sink};
-use crate::outcome::Exit;
+use crate::event::{Event, Kind, SharedSink, Sink};
+use crate::model::gate::Gate;
+use crate::outcome::{Exit, Stop};
 use crate::proc::Launcher;
 use crate::report::baseline::compare;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
-use crate::task::{PROJECT_FILE, Task};
+use crate::task::{BatchLimits, PROJECT_FILE, Task};
 use crate::text;
+
+/// How long what is under way may take to finish after a signal, when nobody says otherwise: CI systems kill ten seconds
+/// after the first signal, and the reports are to be written by then.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long what was cut may take to write its last event when a further signal says that nobody waits any more.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
@@ -38,13 +46,15 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    let limits = narrowed(loaded.batch, args);
+    let gate = Arc::new(Gate::new(args.jobs.into()));
     let clock = Clock::system();
     let Prepared {
         jobs,
         out,
         summary,
         lock: _lock,
-    } = match prepare(loaded.tasks, args, settings, &clock) {
+    } = match prepare(loaded.tasks, &limits, &gate, args, settings, &clock) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return Exit::Passed,
         Err((exit, message)) => return fail(exit, &message),
@@ -58,6 +68,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     let screen = Screen::new(args, settings, jobs.len());
     let batch = match batch(
         jobs,
+        &limits,
         args,
         settings,
         clock,
@@ -78,19 +89,24 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
             batch.jobs.len()
         ));
     }
-    let signal = match execute(&batch) {
-        Ok(signal) => signal,
-        Err(error) => {
-            return fail(
-                Exit::Infrastructure,
-                &format!("the runtime could not be started: {error}"),
-            );
+    let weak = Arc::downgrade(&batch);
+    gate.watch(move |eased| {
+        if let Some(batch) = weak.upgrade() {
+            batch.tell(Kind::CallsEased {
+                window: eased.window,
+                wait_ms: u64::try_from(eased.wait.as_millis()).unwrap_or(u64::MAX),
+            });
         }
-    };
+    });
+    if let Err(error) = execute(&batch, limits.grace.unwrap_or(GRACE)) {
+        return fail(
+            Exit::Infrastructure,
+            &format!("the runtime could not be started: {error}"),
+        );
+    }
     screen.clear();
     drop(batch);
     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    summary.0.signal = signal;
     if let Some(before) = &before {
         compare(&mut summary.0, before);
     }
@@ -101,6 +117,38 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         settings.github(args.github),
         settings,
     )
+}
+
+/// Whether a limit on money can be held: all models need known prices.
+fn priced(limits: &BatchLimits, jobs: &[Job]) -> Result<(), String> {
+    let models = |job: &Job| {
+        let judges = job.judges.values().cloned();
+        judges.chain([Arc::clone(&job.model)]).collect::<Vec<_>>()
+    };
+    let mut models = jobs.iter().flat_map(models);
+    let unknown = models.find(|model| model.facts().is_none());
+    match unknown.filter(|_| limits.purse.max_cost.is_some()) {
+        None => Ok(()),
+        Some(model) => Err(format!(
+            "a limit on the money of the run needs models with known prices, and `{}` is not listed; use `--max-tokens`",
+            model.name()
+        )),
+    }
+}
+
+/// The limits of the project, made narrower by the command line.
+fn narrowed(mut limits: BatchLimits, args: &RunArgs) -> BatchLimits {
+    fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+    limits.purse.max_tokens = least(limits.purse.max_tokens, args.limits.max_tokens);
+    limits.purse.max_cost = least(limits.purse.max_cost, args.limits.max_cost);
+    limits.timeout = least(limits.timeout, args.limits.timeout);
+    limits.grace = args.limits.grace.or(limits.grace);
+    limits
 }
 
 /// Writes every report of a run, shows the account, and gives the exit code.
@@ -134,30 +182,46 @@ pub(super) fn conclude(
     summary.exit()
 }
 
-/// Runs the batch. The first SIGINT, SIGTERM or SIGHUP ends the tasks in an orderly way, the second one at once. Returns the signal.
-fn execute(batch: &Arc<Batch>) -> io::Result<Option<u8>> {
+/// Runs the batch. After the first SIGINT, SIGTERM or SIGHUP nothing new begins, and what is under way has `grace` to finish
+/// before it is cut; the second one cuts it at once.
+fn execute(batch: &Arc<Batch>, grace: Duration) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let signal = runtime.block_on(async {
+    let listening = runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let cancel = CancellationToken::new();
-        let running = batch.run(&cancel);
+        let shutdown = Shutdown::default();
+        let running = batch.run(&shutdown);
         tokio::pin!(running);
-        let first = tokio::select! {
-            () = &mut running => return Ok(None),
+        let signal = tokio::select! {
+            () = &mut running => return Ok(()),
             signal = signals.next() => signal,
         };
-        cancel.cancel();
+        shutdown.begin(Stop::Cancelled, "the run was interrupted");
+        batch.tell(Kind::RunInterrupted { signal });
+        let is_over = tokio::select! {
+            () = &mut running => true,
+            () = tokio::time::sleep(grace) => false,
+            _ = signals.next() => false,
+        };
+        if is_over {
+            return Ok(());
+        }
+        shutdown.cut();
+        let again = async {
+            signals.next().await;
+            // What is cut ends by itself; this is for what does not.
+            tokio::time::sleep(LAST_WORDS).await;
+        };
         tokio::select! {
             () = &mut running => {}
-            _ = signals.next() => {}
+            () = again => {}
         }
-        Ok(Some(first))
+        Ok(())
     });
     // A tool that does not end must not hold the reports back.
     runtime.shutdown_background();
-    signal
+    listening
 }
 
 struct Signals {
@@ -207,6 +271,7 @@ fn ignores_hang_up() -> bool {
 
 fn batch(
     jobs: Vec<Job>,
+    limits: &BatchLimits,
     args: &RunArgs,
     settings: &Settings,
     clock: Clock,
@@ -234,6 +299,17 @@ fn batch(
     Ok(Batch {
         jobs,
         parallel: args.jobs.into(),
+        rules: Rules {
+            groups: limits.groups.clone(),
+            max_failures: args
+                .limits
+                .max_failures
+                .or(args.limits.fail_fast.then_some(1)),
+            all_trials: args.limits.all_trials,
+            timeout: limits.timeout,
+        },
+        purse: Purse::new(limits.purse),
+        journal: Journal::default(),
         base: settings.base.clone(),
         scratch: Scratch::create(&settings.temp, &out, args.keep_workspaces)?,
         out,
@@ -264,6 +340,8 @@ struct Prepared {
 /// Makes the plan, takes the run directory and chooses what is left to do. `None`: the plan was only to be shown.
 fn prepare(
     tasks: Vec<Task>,
+    limits: &BatchLimits,
+    gate: &Arc<Gate>,
     args: &RunArgs,
     settings: &Settings,
     clock: &Clock,
@@ -284,7 +362,9 @@ fn prepare(
     let shown = args.plan.resume.as_ref().unwrap_or(&args.out);
     let out = settings.base.join(shown);
     // A key that is missing is told before an earlier run is emptied.
-    let all = load::jobs(tasks, args, settings).map_err(|exit| (exit, "no task was run".into()))?;
+    let all =
+        load::jobs(tasks, args, settings, gate).map_err(|exit| (exit, "no task was run".into()))?;
+    priced(limits, &all).map_err(usage)?;
     let lock = claim(&out, shown)?;
     let (earlier, summary) = if args.plan.resume.is_some() {
         let before = lock.before()?;

@@ -167,16 +167,15 @@ impl Egress {
             tokio::select! {
                 () = over.cancelled() => break,
                 Some(_) = open.join_next(), if !open.is_empty() => {}
-                accepted = listener.accept(), if open.len() < self.bounds.at_once => match accepted {
-                    Ok((program, _)) => {
+                accepted = listener.accept(), if open.len() < self.bounds.at_once => {
+                    if let Ok((program, _)) = accepted {
                         lacks = 0;
                         open.spawn(Arc::clone(&self).connection(program, over.clone()));
-                    }
-                    Err(_) => {
+                    } else {
                         lacks += 1;
                         tokio::time::sleep(PAUSE).await;
                     }
-                },
+                }
             }
         }
         drop(listener);

@@ -22,10 +22,15 @@ pub(super) fn usage(request: &Request<'_>, content: &[Block]) -> Usage {
 }
 
 fn tokens(value: &impl Serialize) -> u64 {
+    json_bytes(value).div_ceil(BYTES_A_TOKEN)
+}
+
+/// The length of a value as compact JSON, without keeping that.
+pub fn json_bytes(value: &impl Serialize) -> u64 {
     let mut counted = Counter(0);
     // Counting cannot fail, and a value that cannot be written has no size.
     let _ = serde_json::to_writer(&mut counted, value);
-    counted.0.div_ceil(BYTES_A_TOKEN)
+    counted.0
 }
 
 struct Counter(u64);

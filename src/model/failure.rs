@@ -33,6 +33,8 @@ pub struct Failure {
     pub error: ModelError,
     /// Whether another try has a chance.
     pub retry: Retry,
+    /// The server has too much to do, or the account too little left: every call of the run has to slow down.
+    pub is_for_load: bool,
 }
 
 /// Whether another try has a chance.
@@ -79,6 +81,7 @@ impl Failure {
         Self {
             error: ModelError { kind, message },
             retry,
+            is_for_load: false,
         }
     }
 
@@ -103,6 +106,7 @@ impl Failure {
             status => Self::of_request(status, &said.message, &found, model),
         };
         if failure.retry == Retry::Backoff {
+            failure.is_for_load = matches!(head.status, 429 | 529);
             failure.retry = match (head.should_retry, head.retry_after) {
                 (Some("false"), _) => Retry::Never,
                 (_, Some(value)) => {
@@ -164,7 +168,12 @@ impl Failure {
             }
             // Overloaded, rate limited, timed out, failed inside, or a type of tomorrow: nothing of the reply was
             // used, so another try is safe, and the number of tries is bounded.
-            _ => return Self::passing(format!("the API failed while it answered: {found}")),
+            kind => {
+                return Self {
+                    is_for_load: matches!(kind, "overloaded_error" | "rate_limit_error"),
+                    ..Self::passing(format!("the API failed while it answered: {found}"))
+                };
+            }
         };
         Self::of_request(status, &said.message, &found, model)
     }

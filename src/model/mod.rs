@@ -2,17 +2,21 @@
 //!
 //! The agent loop knows only [`Model`]. Providers are `anthropic` (the Messages API) and `scripted` (replies from a file,
 //! which tests and examples run on). They share the pure parts: `sse` decodes streams, `failure` sorts errors, `retry`
-//! says when to try again. `http` is the one client. No provider reads the environment: keys and addresses are handed in.
+//! says when to try again, `gate` slows all calls of a run down when the server has too
+//! much to do. `http` is the one client. No provider reads the environment: keys and addresses are handed in.
 
 pub mod anthropic;
 mod estimate;
 pub mod failure;
+pub mod gate;
 pub mod http;
 pub mod retry;
 pub mod scripted;
 pub mod sse;
 
 use std::time::Duration;
+
+pub use estimate::json_bytes;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -56,6 +60,26 @@ pub trait Listener: Send + Sync {
     fn text(&self, piece: &str);
     /// A try failed and is repeated after `delay`.
     fn retried(&self, attempt: u32, delay: Duration, reason: &str);
+    /// The call begins to wait for its turn or for the server's load, which is not the task's time.
+    fn waiting(&self) {}
+    /// The wait that [`Listener::waiting`] told of is over. Told of a call that is dropped, too.
+    fn resumed(&self) {}
+}
+
+/// Tells a listener of a wait, from here until it is dropped.
+struct Waiting<'a>(&'a dyn Listener);
+
+impl<'a> Waiting<'a> {
+    fn of(listener: &'a dyn Listener) -> Self {
+        listener.waiting();
+        Self(listener)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.resumed();
+    }
 }
 
 /// Why there is no reply. Named by what the loop has to decide.

@@ -368,6 +368,22 @@ fn with_output(error: &io::Error, stdout: Capture, stderr: Capture) -> io::Error
     )
 }
 
+/// The listener that comes out of the sandbox; else what came in its place.
+async fn listener(
+    control: &tokio::net::UnixStream,
+) -> io::Result<Result<tokio::net::TcpListener, Option<u8>>> {
+    let first = control.async_io(Interest::READABLE, || handover::receive(control));
+    Ok(match first.await? {
+        First::Listener(listener) => {
+            let listener = std::net::TcpListener::from(listener);
+            listener.set_nonblocking(true)?;
+            Ok(tokio::net::TcpListener::from_std(listener)?)
+        }
+        First::Byte(byte) => Err(Some(byte)),
+        First::End => Err(None),
+    })
+}
+
 fn beside_for_stderr(path: PathBuf) -> PathBuf {
     let mut name = path.into_os_string();
     name.push(".stderr");
@@ -482,19 +498,11 @@ impl Call {
             // The proxy ends with the call, whatever becomes of it.
             let _over = over.clone().drop_guard();
             if let Some(egress) = egress {
-                let stream: &tokio::net::UnixStream = reader.as_ref();
-                let first = stream
-                    .async_io(Interest::READABLE, || handover::receive(stream))
-                    .await?;
-                match first {
-                    First::Listener(listener) => {
-                        let listener = std::net::TcpListener::from(listener);
-                        listener.set_nonblocking(true)?;
-                        let listener = tokio::net::TcpListener::from_std(listener)?;
+                match listener(reader.as_ref()).await? {
+                    Ok(listener) => {
                         serving = Some(tokio::spawn(egress.serve(listener, over.clone())));
                     }
-                    First::Byte(byte) => line.push(byte),
-                    First::End => {}
+                    Err(first) => line.extend(first),
                 }
             }
             reader.take(REPORT_LIMIT).read_to_end(&mut line).await?;

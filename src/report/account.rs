@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
-use crate::outcome::{Stop, Verdict};
+use crate::outcome::{Outcome, Stop, Verdict};
 use crate::text::{self, workflow};
 use crate::usage::Usd;
 
@@ -170,6 +170,9 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     if task.leaked_processes > 0 {
         let processes = text::plural(task.leaked_processes.into(), "process");
         lines.push(format!("killed after their call had ended: {processes}"));
+    }
+    if task.is_flaky() {
+        lines.push("flaky: it did not come to the same result each time".to_owned());
     }
     for earlier in &task.earlier {
         let message = text::one_line(&earlier.message, LINE);
@@ -377,6 +380,7 @@ fn closing(summary: &Summary) -> Vec<String> {
         );
     }
     lines.extend(sandbox::warnings(summary));
+    lines.extend(asides(summary));
     lines.extend(baseline_lines(summary));
     let excused = summary
         .tasks
@@ -405,6 +409,47 @@ fn closing(summary: &Summary) -> Vec<String> {
     }
     lines.push(totals_line(summary));
     lines
+}
+
+/// What to know of tasks that have no details of their own: which passed only sometimes, and why others were not run.
+#[must_use]
+pub fn asides(summary: &Summary) -> Vec<String> {
+    let passed = |task: &&TaskSummary| task.verdict() == Verdict::Passed;
+    let flaky = summary
+        .tasks
+        .iter()
+        .filter(passed)
+        .filter(|task| task.is_flaky());
+    let mut lines: Vec<String> = flaky
+        .take(TOLD)
+        .map(|task| format!("{}: flaky: {}", task.name, task.message))
+        .collect();
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for task in summary
+        .tasks
+        .iter()
+        .filter(|task| task.verdict() == Verdict::Skipped)
+    {
+        let known = reasons
+            .iter_mut()
+            .find(|(reason, _)| *reason == task.message);
+        if let Some((_, count)) = known {
+            *count += 1;
+        } else if reasons.len() < TOLD {
+            reasons.push((&task.message, 1));
+        }
+    }
+    // Without a reason there is nothing to add to their rows.
+    reasons.retain(|(reason, _)| *reason != Outcome::NotRun.row().meaning);
+    lines.extend(
+        reasons
+            .iter()
+            .map(|(reason, count)| format!("{} not run: {reason}", text::plural(*count, "task"))),
+    );
+    lines
+        .iter()
+        .map(|line| text::one_line(line, LINE))
+        .collect()
 }
 
 /// The allow rules that no call needed, if there are any: what could be taken out of the task file.

@@ -194,6 +194,27 @@ impl<W: Write + Send> Sink for Console<W> {
                 self.say(event, &format!("check {} {did}: {title}", check.check))
             }
             Kind::TaskFinished(finished) => self.finished(event, finished),
+            Kind::TasksNotRun { tasks, reason } => {
+                let tasks = text::plural(tasks.len() as u64, "task");
+                self.say(event, &format!("{tasks} will not be run: {reason}"))
+            }
+            Kind::RunInterrupted { signal } => self.say(
+                event,
+                &format!(
+                    "signal {signal}: what is under way may finish; once more ends it at once"
+                ),
+            ),
+            Kind::CallsEased { window, wait_ms } => self.say(
+                event,
+                &format!(
+                    "the API refuses for load: {} at the same time, the next one in {}",
+                    text::plural(u64::from(*window), "call"),
+                    text::duration(Duration::from_millis(*wait_ms)),
+                ),
+            ),
+            Kind::NoteAppended { origin, .. } => {
+                self.say(event, &format!("told the model: {origin}"))
+            }
             Kind::PromptAppended { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)

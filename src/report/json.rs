@@ -13,12 +13,12 @@ use time::OffsetDateTime;
 use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
-    Baseline, CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, HostRecord, Kept,
+    AttemptRecord, Baseline, CheckRecord, Compared, Denial, HookRecord, HostRecord, Kept,
     RepeatedCall, StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
 use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
-use crate::outcome::{OnDenied, Stop};
+use crate::outcome::{OnDenied, Stop, Tally, Trials};
 use crate::usage::{Usage, Usd};
 
 /// The version of the format.
@@ -150,7 +150,42 @@ struct Task<'a> {
     /// Relative to `run_dir`, like `transcript`.
     output_files: &'a Kept<String>,
     transcript: Option<&'a str>,
-    earlier_attempts: &'a [EarlierAttempt],
+    earlier_attempts: &'a [AttemptRecord],
+    /// Passed only sometimes, or only after a retry.
+    flaky: bool,
+    /// Of a task that is run several times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trials: Option<TrialsReport>,
+}
+
+/// What the trials of a task say together.
+#[derive(Serialize, JsonSchema)]
+struct TrialsReport {
+    count: u32,
+    pass: u32,
+    #[serde(flatten)]
+    tally: Tally,
+    /// Of those that measured something, as are all figures below.
+    pass_rate: Option<f64>,
+    /// Wilson's, at 95 %.
+    pass_rate_interval: Option<(f64, f64)>,
+    /// The probability that k runs all pass, for each k from 1.
+    pass_all: Vec<f64>,
+}
+
+impl TrialsReport {
+    fn of(task: &TaskSummary) -> Option<Self> {
+        let Trials { count, pass } = task.trials;
+        let tally = task.tally();
+        (count > 1).then(|| Self {
+            count,
+            pass,
+            tally,
+            pass_rate: tally.pass_rate(),
+            pass_rate_interval: tally.interval(),
+            pass_all: (1..=count).map_while(|k| tally.pass_all(k)).collect(),
+        })
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -265,6 +300,8 @@ impl<'a> Task<'a> {
             output_files: &task.output_files,
             transcript: task.transcript.as_deref(),
             earlier_attempts: &task.earlier,
+            flaky: task.is_flaky(),
+            trials: TrialsReport::of(task),
         }
     }
 }

@@ -59,6 +59,9 @@ fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) 
     for warning in sandbox::warnings(summary) {
         page.add(&format!("- ⚠️ {}\n", code(&text::head(&warning, 800))));
     }
+    for aside in account::asides(summary) {
+        page.add(&format!("- {}\n", code(&text::head(&aside, 800))));
+    }
     for damage in summary.damages.iter().take(20) {
         page.add(&format!("- damaged: {}\n", code(&text::head(damage, 400))));
     }

@@ -223,6 +223,10 @@ impl Sink for Progress {
             | Kind::ConnectionFinished(_)
             | Kind::ResultsAppended { .. }
             | Kind::WorkspaceCompared(_)
+            | Kind::NoteAppended { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => return Ok(()),
         }
         self.draw_overall();

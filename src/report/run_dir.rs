@@ -3,6 +3,7 @@
 //! ```text
 //! <out>/run.lock                              locked while a run uses the directory
 //! <out>/run.json                              the plan, written first
+//! <out>/batch.jsonl                            events of the batch itself, if there were any
 //! <out>/baseline.json                         what the run was compared with, of a run with `--baseline`
 //! <out>/<task>/<attempt>/transcript.jsonl     one event a line
 //! <out>/<task>/<attempt>/output.json          the structured answer, of a task with `output_schema`
@@ -32,6 +33,8 @@ pub const PLAN: &str = "run.json";
 pub const IGNORE: &str = ".gitignore";
 /// Locked while a run is using the directory.
 pub const LOCK: &str = "run.lock";
+/// Events of the batch itself: what was not run and why, signals, load.
+pub const BATCH: &str = "batch.jsonl";
 /// The transcript's file.
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The file with what an attempt changed, for `git apply`.
@@ -142,6 +145,14 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         }
         all.insert(planned.name.clone(), ended);
     }
+    // Last, because what is said here of a task holds beside its attempts.
+    replay(
+        &directory.join(BATCH),
+        "",
+        0,
+        Some(&mut summary),
+        &mut damages,
+    );
     for task in summary.tasks.iter().filter(|task| task.gaps > 0) {
         summary.damages.push(format!(
             "task `{}`: its transcript lacks events at {}",

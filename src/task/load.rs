@@ -7,6 +7,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::Task;
+use super::batch_spec::BatchLimits;
 use super::diagnostic::{Diagnostic, Related, Severity};
 use super::document::Document;
 use super::expand::expand;
@@ -65,6 +66,8 @@ pub struct Overrides {
 pub struct Loaded {
     /// The tasks, in the order of the files.
     pub tasks: Vec<Task>,
+    /// What holds for the run as a whole.
+    pub batch: BatchLimits,
     /// What is doubtful, and stops nothing.
     pub warnings: Vec<Diagnostic>,
 }
@@ -86,8 +89,10 @@ pub fn load(
     let project = opened
         .as_ref()
         .map(|(spec, document, directory)| Project::new(spec, document, directory));
+    let mut batch = BatchLimits::default();
     if let Some(project) = &project {
         project.check(&mut findings);
+        batch = project.batch(&mut findings);
     }
     let everything = Everything {
         project: project.as_ref(),
@@ -128,6 +133,7 @@ pub fn load(
     if findings.errors.is_empty() {
         Ok(Loaded {
             tasks,
+            batch,
             warnings: findings.warnings,
         })
     } else {

@@ -6,6 +6,7 @@
 //! path in the tree is turned into a line by parsing once more along it (`locate`). Meaning is checked afterwards
 //! (`resolve`), and speaks of places by the same paths.
 
+mod batch_spec;
 mod decode;
 mod describe;
 mod diagnostic;
@@ -38,6 +39,7 @@ use crate::policy::{Mode, Rule};
 use crate::tool::BUILTIN;
 use crate::workspace::Isolation;
 
+pub use batch_spec::{BatchLimits, BatchSpec, GroupSpec};
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
 pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use super::batch_spec::{BatchSpec, GroupSpec};
 use super::matrix_spec::MatrixSpec;
 use super::network_spec::NetworkSpec;
 use super::rule_spec::RuleSpec;
@@ -132,6 +133,9 @@ pub struct LimitsSpec {
     pub timeout: Option<TimeSpan>,
     /// The longest time for one tool call. Default: `2m`.
     pub tool_timeout: Option<TimeSpan>,
+    /// Whether the model is asked in one more call, without tools, to hand over what it has when steps, tokens or money end
+    /// the task. The task has failed all the same. Default: `true`.
+    pub wrap_up: Option<bool>,
 }
 
 /// The directory that the agent works in.
@@ -240,6 +244,12 @@ pub struct ProjectSpec {
     /// What no task can go beyond.
     #[serde(default)]
     pub policy: PolicySpec,
+    /// What all tasks of a run together may spend, and how it ends.
+    #[serde(default)]
+    pub batch: BatchSpec,
+    /// How many tasks of a group run at the same time, by the name that tasks give as `group`.
+    #[serde(default)]
+    pub groups: BTreeMap<String, GroupSpec>,
     /// Tasks that run and are reported, and whose failures do not fail the run. Infrastructure errors still do.
     #[serde(default)]
     pub quarantine: Vec<QuarantineSpec>,

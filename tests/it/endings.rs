@@ -23,7 +23,15 @@ fn two_tasks() -> Sandbox {
             "tasks/unstarted.yaml",
             "model: scripted/quick-script.yaml\nprompt: Do it.\nworkspace: { path: ../repo }\n",
         )
-        .script("- tool_calls: [{ name: Bash, input: { command: sleep 31337 } }]\n- text: never\n")
+        .script(&format!(
+            "- tool_calls: [{{ name: Bash, input: {{ command: {} }} }}]\n- text: never\n",
+            nap()
+        ))
+}
+
+/// A call that takes for ever, and that no other test on this machine makes.
+fn nap() -> String {
+    format!("sleep 31337.{}", std::process::id())
 }
 
 /// Starts the run and waits until the slow task's tool runs.
@@ -33,6 +41,8 @@ fn start(sandbox: &Sandbox) -> Child {
             "tasks/quick.yaml",
             "tasks/slow.yaml",
             "tasks/unstarted.yaml",
+            "--grace",
+            "10ms",
         ])
         .spawn()
         .unwrap();
@@ -51,7 +61,7 @@ fn start(sandbox: &Sandbox) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: rustix::process::Signal) {
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, signal).unwrap();
 }
@@ -85,7 +95,7 @@ fn after_sigkill_the_reports_are_made_from_the_transcripts() {
     let mut child = start(&sandbox);
     signal(&child, rustix::process::Signal::KILL);
     child.wait().unwrap();
-    until(|| !is_left("sleep 31337"));
+    until(|| !is_left(&nap()));
     for line in fs::read_to_string(
         sandbox
             .path()
@@ -117,7 +127,7 @@ fn after_sigterm_the_reports_are_written_and_nothing_is_left() {
     signal(&child, rustix::process::Signal::TERM);
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(143));
-    assert!(!is_left("sleep 31337"));
+    assert!(!is_left(&nap()));
     let summary =
         fs::read_to_string(sandbox.path().join("agent-batch-results/summary.json")).unwrap();
     assert!(

@@ -158,6 +158,8 @@ fn every_command_in_the_documents_works() {
     for document in [
         "README.md",
         "docs/task-file.md",
+        "docs/batch.md",
+        "docs/limits.md",
         "docs/security.md",
         "docs/junit.md",
         "docs/reports.md",
@@ -194,7 +196,13 @@ fn every_command_in_the_documents_works() {
 #[test]
 fn the_task_files_in_the_documents_are_valid() {
     let mut checked = 0;
-    for document in ["README.md", "docs/task-file.md", "docs/hooks.md"] {
+    for document in [
+        "README.md",
+        "docs/task-file.md",
+        "docs/batch.md",
+        "docs/limits.md",
+        "docs/hooks.md",
+    ] {
         let text = fs::read_to_string(checkout().join(document)).unwrap();
         for (n, block) in text
             .split("```yaml\n")

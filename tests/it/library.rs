@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_batch::agent::{Agent, Interrupt, Surroundings};
+use agent_batch::agent::{Agent, Interrupt, Shutdown, Surroundings};
 use agent_batch::budget::Limits;
 use agent_batch::clock::Clock;
 use agent_batch::event::{Emitter, Event, Kind, Recording, Sink, ToolResultKind};
@@ -185,6 +185,7 @@ fn world(replies: Vec<Reply>, allow: &[&str], meet: Option<Arc<Barrier>>) -> Wor
         heard: Mutex::default(),
     });
     let agent = Agent {
+        purse: None,
         model: Arc::clone(&model) as Arc<dyn Model>,
         registry,
         hooks: Hooks::build(&[], &[callback], runtime).unwrap(),
@@ -227,8 +228,7 @@ impl World {
             Box::new(Shared(Arc::clone(&self.events))),
             vec![Arc::clone(&self.seen) as agent_batch::event::SharedSink],
         );
-        let (interrupt, _clock) =
-            Interrupt::start(&CancellationToken::new(), Duration::from_secs(60));
+        let (interrupt, _clock) = Interrupt::start(&Shutdown::default(), Duration::from_secs(60));
         let ended = self
             .agent
             .run(&["count".to_owned()], &emitter, &interrupt)

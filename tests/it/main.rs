@@ -24,6 +24,7 @@ mod escapes;
 mod examples;
 mod export;
 mod explain;
+mod governor;
 mod hooks;
 mod hostile;
 mod html;

@@ -98,6 +98,7 @@ fn rule(rule: &str) -> RuleRecord {
 
 pub(crate) fn started(file: &str, mode: &str) -> Kind {
     Kind::TaskStarted(Box::new(TaskStarted {
+        trial: 0,
         file: file.into(),
         line: 1,
         description: "Makes it quiet".into(),

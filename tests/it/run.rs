@@ -123,7 +123,7 @@ fn a_cut_off_tool_call_is_not_run_and_is_answered() {
 
 #[test]
 fn several_turns_share_one_conversation_and_a_broken_turn_skips_the_rest() {
-    let sandbox = Sandbox::new().task("turns: [first, second, third]\nlimits: { max_steps: 1 }\n").script(
+    let sandbox = Sandbox::new().task("turns: [first, second, third]\nlimits: { max_steps: 1, wrap_up: false }\n").script(
         "- text: one\n- tool_calls: [{ name: Glob, input: { pattern: \"*\" } }]\n  expect: [second]\n- text: never\n",
     );
     let run = sandbox.run().exit(1);
@@ -204,7 +204,7 @@ fn the_same_denied_call_is_given_up() {
 #[test]
 fn a_token_budget_ends_the_task_before_a_call_that_it_cannot_pay() {
     let run = Sandbox::new()
-        .task("tools: [Glob]\nlimits: { max_tokens: 1000, max_output_tokens: 400 }\n")
+        .task("tools: [Glob]\nlimits: { max_tokens: 1000, max_output_tokens: 400, wrap_up: false }\n")
         .script(
             "- tool_calls: [{ name: Glob, input: { pattern: a } }]\n  usage: { input_tokens: 100, output_tokens: 300 }\n\
              - tool_calls: [{ name: Glob, input: { pattern: b } }]\n  usage: { input_tokens: 100, output_tokens: 700 }\n\

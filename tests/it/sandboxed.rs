@@ -17,7 +17,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_batch::batch::{Batch, Job, Pinned, Scratch};
+use agent_batch::agent::Shutdown;
+use agent_batch::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
 use agent_batch::clock::Clock;
 use agent_batch::event::{Event, Kind, Recording, SharedSink};
 use agent_batch::model::scripted::{Script, Scripted};
@@ -884,6 +885,9 @@ pub(crate) async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Even
             earlier: Vec::new(),
         }],
         parallel: 1,
+        rules: Rules::default(),
+        purse: None,
+        journal: Journal::default(),
         base: root.clone(),
         scratch: Scratch::create(&root, &out, false).unwrap(),
         out,
@@ -899,7 +903,7 @@ pub(crate) async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Even
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
     };
-    Arc::new(batch).run(&CancellationToken::new()).await;
+    Arc::new(batch).run(&Shutdown::default()).await;
     let events = recording.lock().unwrap().events().to_vec();
     let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
         unreachable!("{events:?}")

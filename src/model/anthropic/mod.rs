@@ -4,11 +4,13 @@
 //! treat tool input by the same strict rules (`input`). `request` writes the body. Nothing is kept between calls.
 
 mod input;
+mod quota;
 mod request;
 mod stream;
 mod whole;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,8 +19,11 @@ use reqwest::{Client, StatusCode, Url};
 
 use self::stream::{Assembly, Heard};
 use super::failure::{Failure, Head};
+use super::gate::{Gate, Pass};
 use super::retry::Schedule;
-use super::{Listener, Model, ModelError, ModelErrorKind, Reply, Request, estimate, http, sse};
+use super::{
+    Listener, Model, ModelError, ModelErrorKind, Reply, Request, Waiting, estimate, http, sse,
+};
 use crate::message::Block;
 use crate::redact::Secret;
 use crate::usage::{ModelFacts, Usage};
@@ -59,6 +64,8 @@ pub struct Settings {
     pub progress_timeout: Duration,
     /// Tries and waits.
     pub retry: Schedule,
+    /// The gate that all calls of the run pass; `None`: nobody limits them.
+    pub gate: Option<Arc<Gate>>,
 }
 
 impl Settings {
@@ -74,6 +81,7 @@ impl Settings {
             idle_timeout: Duration::from_secs(2 * 60),
             progress_timeout: Duration::from_secs(10 * 60),
             retry: Schedule::default(),
+            gate: None,
         }
     }
 }
@@ -123,10 +131,18 @@ impl Anthropic {
             .map_err(|error| http::transport(&error).error)
     }
 
+    /// Waits at the gate.
+    async fn pass(&self, listener: &dyn Listener, again: bool) -> Option<Pass> {
+        let gate = self.settings.gate.as_ref()?;
+        let _waiting = Waiting::of(listener);
+        Some(gate.enter(again).await)
+    }
+
     /// One try.
     async fn once(
         &self,
         call: reqwest::Request,
+        pass: Option<&Pass>,
         listener: &dyn Listener,
     ) -> Result<Reply, Failure> {
         let sent = self.client.execute(call);
@@ -142,6 +158,12 @@ impl Anthropic {
         let request_id = header(response.headers(), "request-id").map(str::to_owned);
         if response.status() != StatusCode::OK {
             return Err(self.refusal(&mut response).await);
+        }
+        if let Some(pass) = pass {
+            pass.taken();
+            if let Some(wait) = quota::exhausted(response.headers()) {
+                pass.exhausted(wait.min(self.settings.retry.longest_retry_after));
+            }
         }
         let kind = header(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default();
         let mut reply = if kind.starts_with("text/event-stream") {
@@ -245,10 +267,12 @@ impl Model for Anthropic {
     ) -> Result<Reply, ModelError> {
         let mut call = self.call(&request)?;
         let mut tries = self.settings.retry.tries();
+        let mut was_refused = false;
         loop {
+            let pass = self.pass(listener, was_refused).await;
             // A body of bytes can always be cloned, and its bytes are shared; there is always a next call.
             let next = call.try_clone();
-            let failure = match self.once(call, listener).await {
+            let failure = match self.once(call, pass.as_ref(), listener).await {
                 Ok(mut reply) => {
                     if reply.usage == Usage::default() {
                         // A gateway that counts nothing must not make a task free of its budget.
@@ -258,9 +282,27 @@ impl Model for Anthropic {
                 }
                 Err(failure) => failure.without(self.settings.key.expose()),
             };
-            let wait = tries.after(failure, random())?;
-            listener.retried(wait.attempt, wait.delay, &wait.reason);
-            tokio::time::sleep(wait.delay).await;
+            was_refused = failure.is_for_load;
+            let wait = tries.after(failure, random());
+            let delay = wait.as_ref().map_or(Duration::ZERO, |wait| wait.delay);
+            let is_gated = match pass {
+                Some(pass) if was_refused => {
+                    pass.refused(delay);
+                    true
+                }
+                Some(pass) => {
+                    pass.failed();
+                    false
+                }
+                None => false,
+            };
+            let wait = wait?;
+            listener.retried(wait.attempt, delay, &wait.reason);
+            // What the gate makes all calls wait for, this one waits for there.
+            if !is_gated {
+                let _waiting = was_refused.then(|| Waiting::of(listener));
+                tokio::time::sleep(delay).await;
+            }
             call = match next {
                 Some(next) => next,
                 None => self.call(&request)?,

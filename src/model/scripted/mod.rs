@@ -19,7 +19,7 @@ pub use self::script::{Script, ScriptError};
 use self::entry::{Entry, Said, Stop};
 use super::failure::{Failure, quote};
 use super::retry::{Jitter, Schedule};
-use super::{Listener, Model, ModelError, Reply, Request, estimate};
+use super::{Listener, Model, ModelError, Reply, Request, Waiting, estimate};
 use crate::message::{Block, Content, Message, Role, ToolCall, check_well_formed};
 use crate::usage::ModelFacts;
 
@@ -136,13 +136,14 @@ impl Model for Scripted {
             let mut tries = self.schedule().tries();
             let mut left = fault.times;
             while left != Some(0) {
-                let wait = tries
-                    .after(fault.failure(self.name()), 0.0)
-                    .map_err(|error| ModelError {
-                        kind: error.kind,
-                        message: self.error(step, &error.message).message,
-                    })?;
+                let failure = fault.failure(self.name());
+                let is_for_load = failure.is_for_load;
+                let wait = tries.after(failure, 0.0).map_err(|error| ModelError {
+                    kind: error.kind,
+                    message: self.error(step, &error.message).message,
+                })?;
                 listener.retried(wait.attempt, wait.delay, &wait.reason);
+                let _waiting = is_for_load.then(|| Waiting::of(listener));
                 pause(wait.delay).await;
                 left = left.map(|left| left - 1);
             }

@@ -277,7 +277,8 @@ impl<W: Write> Exporter for Atif<W> {
             _ => self.open(event, None)?,
         }
         match &event.kind {
-            Kind::PromptAppended { turn, origin, text } => {
+            Kind::PromptAppended { turn, origin, text }
+            | Kind::NoteAppended { turn, origin, text } => {
                 self.say(
                     event,
                     "user",
@@ -321,6 +322,9 @@ impl<W: Write> Exporter for Atif<W> {
             | Kind::ResultsAppended { .. }
             | Kind::ConnectionFinished(_)
             | Kind::WorkspaceCompared { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => {}
         }
         Ok(())

@@ -327,7 +327,9 @@ impl<W: Write> Exporter for StreamJson<W> {
                 let content = format!("{code}: {message}");
                 self.notice(event, "informational", "warning", &content, json!({}))
             }
-            Kind::PromptAppended { origin, text, .. } => self.prompt(event, origin, text),
+            Kind::PromptAppended { origin, text, .. } | Kind::NoteAppended { origin, text, .. } => {
+                self.prompt(event, origin, text)
+            }
             Kind::ModelRetried {
                 attempt,
                 delay_ms,
@@ -362,6 +364,9 @@ impl<W: Write> Exporter for StreamJson<W> {
             | Kind::TextStreamed { .. }
             | Kind::ConnectionFinished(_)
             | Kind::WorkspaceCompared { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use crate::file;
 use crate::outcome::Verdict;
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{
-    CheckRecord, Compared, Denial, EarlierAttempt, HookRecord, Kept, TaskSummary,
+    AttemptRecord, CheckRecord, Compared, Denial, HookRecord, Kept, TaskSummary,
 };
 use crate::report::{is_bypass, run_dir, sandbox, verdict_word};
 use crate::text::{self, html::address, html::block, html::line};
@@ -352,7 +352,7 @@ fn setup(task: &TaskSummary, started: &TaskStarted) -> Markup {
 fn earlier_attempt(
     page: &mut Page<impl Write>,
     entry: &Entry<'_>,
-    attempt: &EarlierAttempt,
+    attempt: &AttemptRecord,
     directory: &Path,
     room: u64,
 ) -> io::Result<()> {

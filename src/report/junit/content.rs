@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::super::summary::{EarlierAttempt, TaskSummary};
+use super::super::summary::{AttemptRecord, TaskSummary};
 use super::super::{account, sandbox};
 use super::names::relative;
 use crate::text::{self, workflow, xml};
@@ -104,7 +104,7 @@ pub(super) fn system_out(task: &TaskSummary, dir: &str) -> String {
 }
 
 /// An attempt before the last one: how it ended and where its transcript lies.
-pub(super) fn earlier(earlier: &EarlierAttempt, dir: &str) -> String {
+pub(super) fn earlier(earlier: &AttemptRecord, dir: &str) -> String {
     let message = text::one_line(&earlier.message, MESSAGE);
     let text = format!(
         "attempt {}: {}: {message}\ntranscript: {}",

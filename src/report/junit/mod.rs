@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
-use super::summary::{EarlierAttempt, Summary, TaskSummary};
+use super::summary::{AttemptRecord, Summary, TaskSummary};
 use crate::outcome::{Outcome, Verdict};
 use crate::text::{self, xml};
 use crate::usage::{Usage, Usd};
@@ -196,7 +196,7 @@ fn reruns(task: &TaskSummary, dir: &str) -> Vec<Rerun> {
         Verdict::Passed => "flakyFailure",
         Verdict::Failed | Verdict::Errored | Verdict::Skipped => "rerunFailure",
     };
-    let rerun = |earlier: &EarlierAttempt| Rerun {
+    let rerun = |earlier: &AttemptRecord| Rerun {
         element,
         kind: earlier.outcome.name(),
         message: message(&earlier.message, earlier.outcome),

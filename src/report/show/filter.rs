@@ -91,7 +91,11 @@ impl<'a> Filtering<'a> {
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ConnectionFinished(_)
+            | Kind::NoteAppended { .. }
             | Kind::ResultsAppended { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
             | Kind::Unknown => {}
         }
     }

@@ -158,6 +158,21 @@ impl<W: Write> Screen<'_, W> {
                 self.say(Paint::Head, &format!("turn {turn} ({origin})"))?;
                 self.quote(Paint::Plain, "  > ", text)
             }
+            Kind::NoteAppended { origin, text, .. } => {
+                self.say(Paint::Head, &format!("note ({origin})"))?;
+                self.quote(Paint::Plain, "  > ", text)
+            }
+            Kind::TasksNotRun { tasks, reason } => {
+                let names = text::one_line(&tasks.join(", "), 600);
+                self.say(Paint::Bad, &format!("not run: {names}: {reason}"))
+            }
+            Kind::RunInterrupted { signal } => {
+                self.say(Paint::Bad, &format!("interrupted by signal {signal}"))
+            }
+            Kind::CallsEased { window, .. } => self.say(
+                Paint::Dim,
+                &format!("the API refused for load: at most {window} at the same time"),
+            ),
             Kind::ModelRetried {
                 attempt,
                 delay_ms,

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{
-    self, CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, StepRecord, Warning,
-};
+use super::record::{self, CheckRecord, Denial, HookRecord, HostRecord, Kept, StepRecord, Warning};
+use super::repeats::Repeats;
 use super::task::TaskSummary;
 use crate::event::{
     AssistantReplied, Change, CheckFinished, Concern, ConnectionFinished, ConnectionResult, Event,
@@ -54,19 +53,15 @@ impl TaskSummary {
             isolation: std::mem::take(&mut self.isolation),
             on_denied: self.on_denied,
             quarantine: self.quarantine.take(),
+            trials: self.trials,
             ..PlannedTask::default()
         });
         next.earlier = std::mem::take(&mut self.earlier);
-        if let Some(transcript) = self.transcript.take() {
-            next.earlier.push(EarlierAttempt {
-                attempt: self.attempt,
-                outcome: self.outcome,
-                message: std::mem::take(&mut self.message),
-                cost: self.cost,
-                transcript,
-            });
+        if let Some(record) = self.last_attempt() {
+            next.earlier.push(record);
             // A task has few attempts; the bound is for a run directory that somebody made up.
             next.earlier.truncate(Kept::<()>::ROOM);
+            next.open_trial(self);
         }
         next.earlier_steps = self.earlier_steps + u64::from(self.steps);
         next.earlier_usage = self.earlier_usage;
@@ -78,7 +73,7 @@ impl TaskSummary {
             self.earlier_cost_is_partial || (self.cost.is_none() && self.usage.total() > 0);
         next.attempt = attempt;
         next.transcript = Some(run_dir::transcript(&next.name, attempt));
-        next.outcome = Outcome::Unfinished;
+        next.attempt_outcome = Outcome::Unfinished;
         next.now("starting");
         *self = next;
     }
@@ -86,7 +81,12 @@ impl TaskSummary {
     /// Notes what the task is doing, which is also what is said of it if nothing more comes.
     fn now(&mut self, doing: impl Into<String>) {
         self.doing = doing.into();
-        self.message = format!("{}, while {}", self.outcome.row().meaning, self.doing);
+        self.attempt_message = format!(
+            "{}, while {}",
+            self.attempt_outcome.row().meaning,
+            self.doing
+        );
+        self.judge_trials();
     }
 
     fn take(&mut self, kind: &Kind) {
@@ -150,7 +150,12 @@ impl TaskSummary {
             }
             Kind::CheckFinished(check) => self.check(check),
             Kind::TaskFinished(finished) => self.finished(finished),
-            Kind::TextStreamed { .. } | Kind::Unknown => {}
+            Kind::TextStreamed { .. }
+            | Kind::NoteAppended { .. }
+            | Kind::TasksNotRun { .. }
+            | Kind::RunInterrupted { .. }
+            | Kind::CallsEased { .. }
+            | Kind::Unknown => {}
         }
     }
 
@@ -165,6 +170,7 @@ impl TaskSummary {
         self.sandbox = record::sandbox(&started.sandbox);
         self.on_denied = started.on_denied;
         self.turns = started.turns;
+        self.belong_to_trial(started.trial);
         self.unused_allow = started
             .allow
             .iter()
@@ -369,9 +375,11 @@ impl TaskSummary {
     }
 
     fn finished(&mut self, finished: &TaskFinished) {
-        self.outcome = finished.outcome;
+        self.attempt_outcome = finished.outcome;
         self.stop = Some(finished.stop);
-        self.message = record::sentence(&finished.message);
+        self.attempt_message = record::sentence(&finished.message);
+        // Its counts are kept; what they were counted with is not needed any more.
+        self.repeats = Repeats::default();
         if !finished.reply.trim().is_empty() {
             self.reply = record::tail(&finished.reply);
         }
@@ -379,6 +387,7 @@ impl TaskSummary {
         self.leaked_processes = finished.leaked_processes;
         self.duration_ms = finished.duration_ms;
         self.doing.clear();
+        self.judge_trials();
     }
 }
 

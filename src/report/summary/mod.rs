@@ -7,6 +7,7 @@
 mod compared;
 pub mod record;
 mod repeats;
+mod trials;
 mod task;
 mod fold;
 
@@ -14,14 +15,14 @@ use std::collections::HashMap;
 
 use time::OffsetDateTime;
 
-use crate::event::Event;
+use crate::event::{Event, Kind};
 use crate::outcome::{Exit, OnDenied, Outcome, Verdict};
 use crate::report::plan::{PlannedTask, RunPlan};
 use crate::usage::{Usage, Usd};
 
 pub use compared::{Baseline, Before, Class, Compared, Gate, Measure, Shift};
 pub use record::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    AttemptRecord, CheckRecord, Denial, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
     Warning,
 };
 pub use task::TaskSummary;
@@ -39,6 +40,8 @@ pub struct Summary {
     pub finished_at: Option<OffsetDateTime>,
     /// The signal that ended the run, if one did.
     pub signal: Option<u8>,
+    /// How often fewer calls were made at the same time, because the API refused for load.
+    pub eased: u64,
     /// What was wrong with the run directory when it was read back, and the faults of a merge, one sentence each. A run with
     /// damages never passes.
     pub damages: Vec<String>,
@@ -89,6 +92,7 @@ impl Summary {
             tasks,
             finished_at: None,
             signal: None,
+            eased: 0,
             baseline: None,
             places,
         }
@@ -100,6 +104,9 @@ impl Summary {
             return;
         }
         self.finished_at = self.finished_at.max(Some(event.at));
+        if event.task.is_empty() && event.attempt == 0 {
+            return self.fold_batch(&event.kind);
+        }
         let place = if let Some(place) = self.places.get(&event.task) {
             *place
         } else {
@@ -110,6 +117,23 @@ impl Summary {
         };
         if let Some(task) = self.tasks.get_mut(place) {
             task.fold(event);
+        }
+    }
+
+    /// Takes in what happened to the batch as a whole.
+    fn fold_batch(&mut self, kind: &Kind) {
+        match kind {
+            Kind::TasksNotRun { tasks, reason } => {
+                for name in tasks {
+                    let place = self.places.get(name);
+                    if let Some(task) = place.and_then(|place| self.tasks.get_mut(*place)) {
+                        task.will_not_run(reason);
+                    }
+                }
+            }
+            Kind::RunInterrupted { signal } => self.signal = Some(*signal),
+            Kind::CallsEased { .. } => self.eased = self.eased.saturating_add(1),
+            _ => {}
         }
     }
 

@@ -170,15 +170,23 @@ pub struct RepeatedCall {
     pub times: u32,
 }
 
-/// An attempt before the last one.
+/// One attempt of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct EarlierAttempt {
+pub struct AttemptRecord {
     /// Its number, from 1.
     pub attempt: u32,
+    /// The trial that it belongs to, from 1; 0 where that is not known.
+    pub trial: u32,
     /// How it ended.
     pub outcome: Outcome,
     /// The line for a person.
     pub message: String,
+    /// Model calls.
+    pub steps: u32,
+    /// Tokens.
+    pub tokens: u64,
+    /// In milliseconds.
+    pub duration_ms: u64,
     /// What it cost, if that is known.
     #[serde(rename = "cost_usd")]
     pub cost: Option<Usd>,

@@ -6,12 +6,13 @@ use time::OffsetDateTime;
 
 use super::compared::Compared;
 use super::record::{
-    CheckRecord, Denial, EarlierAttempt, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    AttemptRecord, CheckRecord, Denial, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
     Warning,
 };
 use super::repeats::Repeats;
+use super::trials::TrialsSoFar;
 use crate::event::{Change, CheckResult, Concern, Omitted, RuleRecord, SandboxRecord};
-use crate::outcome::{OnDenied, Outcome, Stop, Verdict};
+use crate::outcome::{OnDenied, Outcome, Stop, Trials, Verdict};
 use crate::report::plan::{PlannedTask, Quarantine};
 use crate::usage::{Usage, Usd};
 
@@ -42,8 +43,19 @@ pub struct TaskSummary {
     pub compared: Option<Compared>,
     /// The last attempt, from 1; 0 while there is none.
     pub attempt: u32,
-    /// How it ended: `not_run` without an event, `unfinished` without a `task_finished`.
+    /// What the task came to: `not_run` without an event, `unfinished` without a `task_finished`. Of several trials, what
+    /// they say together.
     pub outcome: Outcome,
+    /// How often the task is run as a measurement, and how many of these runs have to pass.
+    pub trials: Trials,
+    /// The trial that the last attempt belongs to, from 1; 0 where that is not known.
+    pub trial: u32,
+    /// How the last attempt ended.
+    pub attempt_outcome: Outcome,
+    /// What is said of the last attempt.
+    pub attempt_message: String,
+    /// Attempts that ended in infrastructure and were made up for by another one of the same trial.
+    pub made_up: u32,
     /// Why the loop ended.
     pub stop: Option<Stop>,
     /// One line for a person.
@@ -119,7 +131,7 @@ pub struct TaskSummary {
     /// Events whose number says that others are missing before them.
     pub gaps: u64,
     /// Attempts before the last.
-    pub earlier: Vec<EarlierAttempt>,
+    pub earlier: Vec<AttemptRecord>,
     /// Model calls of earlier attempts.
     pub earlier_steps: u64,
     /// Tokens of earlier attempts.
@@ -131,6 +143,7 @@ pub struct TaskSummary {
     pub(super) repeats: Repeats,
     /// The number that the next event of the attempt has.
     pub(super) next_seq: u64,
+    pub(super) standing: TrialsSoFar,
 }
 
 impl TaskSummary {
@@ -151,6 +164,11 @@ impl TaskSummary {
             compared: None,
             attempt: 0,
             outcome: Outcome::NotRun,
+            trials: planned.trials,
+            trial: 0,
+            attempt_outcome: Outcome::NotRun,
+            attempt_message: String::new(),
+            made_up: 0,
             stop: None,
             message: Outcome::NotRun.row().meaning.to_owned(),
             reply: String::new(),
@@ -195,6 +213,7 @@ impl TaskSummary {
             earlier_cost_is_partial: false,
             repeats: Repeats::default(),
             next_seq: 0,
+            standing: TrialsSoFar::default(),
         }
     }
 

@@ -210,7 +210,21 @@ pub(super) fn resolve(
             .map(Usd::from_nanos),
         timeout: Duration::from_millis(timeout),
         tool_timeout: Duration::from_millis(tool_timeout),
+        wrap_up: wrap_up(cx),
     }
+}
+
+/// The operator may switch the wrap-up off for all tasks, as it costs a call.
+fn wrap_up(cx: &Context<'_>) -> bool {
+    let asked = cx.pick(
+        cx.spec.limits.wrap_up,
+        |defaults| defaults.limits.wrap_up,
+        &["limits", "wrap_up"],
+    );
+    let policy = cx
+        .project
+        .and_then(|project| project.spec.policy.limits.wrap_up);
+    asked.is_none_or(|asked| asked.value) && policy != Some(false)
 }
 
 /// A limit on money needs a price; without one it would never be reached.

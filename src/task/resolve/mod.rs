@@ -19,6 +19,7 @@ mod tools;
 
 use std::path::{Path as FilePath, PathBuf};
 
+use super::batch_spec::BatchLimits;
 use super::diagnostic::{Diagnostic, Place, Related, Severity};
 use super::document::Document;
 use super::matrix::Combination;
@@ -221,6 +222,8 @@ pub(super) struct Project<'a> {
     pub(super) spec: &'a ProjectSpec,
     pub(super) defaults: Layer<'a>,
     pub(super) policy: Layer<'a>,
+    /// The file as a whole.
+    whole: Layer<'a>,
     pub(super) quarantine: Layer<'a>,
 }
 
@@ -240,8 +243,19 @@ impl<'a> Project<'a> {
             spec,
             defaults: layer("defaults"),
             policy: layer("policy"),
+            whole: Layer {
+                root: Path::root(),
+                ..layer("batch")
+            },
             quarantine: layer("quarantine"),
         }
+    }
+
+    /// What holds for the run as a whole.
+    pub(super) fn batch(&self, findings: &mut Findings) -> BatchLimits {
+        BatchLimits::of(&self.spec.batch, &self.spec.groups, |keys, message| {
+            findings.error(&self.whole.origin(keys), message, None);
+        })
     }
 
     /// What is wrong with the policy itself, whatever the tasks are.

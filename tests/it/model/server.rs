@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -69,36 +70,72 @@ impl Received {
 pub(crate) struct Server {
     pub(crate) address: String,
     received: Arc<Mutex<Vec<Received>>>,
+    count: Arc<AtomicUsize>,
 }
 
 impl Server {
     /// Starts a server that plays one thing after the other, and after the last one refuses.
     pub(crate) fn start(plays: impl IntoIterator<Item = Play>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&received);
         let mut plays = plays.into_iter().collect::<Vec<_>>().into_iter();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let stream = stream.unwrap();
-                let Some(mut request) = read(&stream) else {
-                    continue;
-                };
-                let play = plays
-                    .next()
-                    .unwrap_or_else(|| refuse("the script of the fake server has ended"));
-                request.answered = matches!(play, Play::Say(_));
-                let streaming = request.body["stream"] == true;
-                kept.lock().unwrap().push(request);
-                // A stalled connection must not keep the next one waiting.
-                thread::spawn(move || answer(stream, &play, streaming));
-            }
+        let server = Self::listening(move |stream| {
+            let Some(mut request) = read(&stream) else {
+                return;
+            };
+            let play = plays
+                .next()
+                .unwrap_or_else(|| refuse("the script of the fake server has ended"));
+            request.answered = matches!(play, Play::Say(_));
+            let streaming = request.body["stream"] == true;
+            kept.lock().unwrap().push(request);
+            // A stalled connection must not keep the next one waiting.
+            thread::spawn(move || answer(stream, &play, streaming));
         });
-        Self { address, received }
+        Self { received, ..server }
     }
 
-    /// Everything received, after the rules were checked on it.
+    /// Starts a server that answers each request on its own thread, as many conversations at the same time as there are. It
+    /// keeps only how many requests came.
+    pub(crate) fn answering(play: impl Fn(&Received) -> Play + Send + Sync + 'static) -> Self {
+        let play = Arc::new(play);
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let server = Self::listening(move |stream| {
+            let (play, counted) = (Arc::clone(&play), Arc::clone(&counted));
+            thread::spawn(move || {
+                let Some(request) = read(&stream) else {
+                    return;
+                };
+                counted.fetch_add(1, Ordering::SeqCst);
+                let streaming = request.body["stream"] == true;
+                answer(stream, &play(&request), streaming);
+            });
+        });
+        Self { count, ..server }
+    }
+
+    fn listening(mut serve: impl FnMut(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap());
+            }
+        });
+        Self {
+            address,
+            received: Arc::default(),
+            count: Arc::default(),
+        }
+    }
+
+    /// How many requests came.
+    pub(crate) fn received(&self) -> usize {
+        self.count.load(Ordering::SeqCst) + self.received.lock().unwrap().len()
+    }
+
+    /// Everything that a server with a script received, after the rules were checked on it.
     pub(crate) fn requests(&self) -> Vec<Received> {
         let received = self.received.lock().unwrap().clone();
         check_invariants(&received);

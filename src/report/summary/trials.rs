@@ -1,0 +1,157 @@
+//! What the trials of a task say together, and which attempt belongs to which of them.
+
+use super::record::{self, AttemptRecord};
+use super::task::TaskSummary;
+use crate::outcome::{Outcome, Standing, Tally, Trials, Verdict};
+
+/// The trials before the last attempt, and what will not come any more.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct TrialsSoFar {
+    /// The results of the trials that are over.
+    tally: Tally,
+    /// How the last one of them that failed ended, and the last one that measured nothing.
+    failed: Option<Outcome>,
+    errored: Option<Outcome>,
+    /// The attempt before this one, of which is not known yet whether this one makes up for it.
+    before: Option<(u32, Outcome)>,
+    /// Why the trials that are missing are not run.
+    not_run: Option<String>,
+}
+
+impl TrialsSoFar {
+    fn with(&self, outcome: Outcome) -> Self {
+        let mut next = self.clone();
+        next.tally.note(outcome);
+        match outcome.verdict() {
+            Verdict::Failed => next.failed = Some(outcome),
+            Verdict::Errored => next.errored = Some(outcome),
+            Verdict::Passed | Verdict::Skipped => {}
+        }
+        next
+    }
+}
+
+impl TaskSummary {
+    /// The last attempt, as far as it has come.
+    #[must_use]
+    pub fn last_attempt(&self) -> Option<AttemptRecord> {
+        Some(AttemptRecord {
+            attempt: self.attempt,
+            trial: self.trial,
+            outcome: self.attempt_outcome,
+            message: self.attempt_message.clone(),
+            steps: self.steps,
+            tokens: self.usage.total(),
+            duration_ms: self.duration_ms,
+            cost: self.cost,
+            transcript: self.transcript.clone()?,
+        })
+    }
+
+    /// The results of all trials that are over.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.with_last().tally
+    }
+
+    /// Whether the task did now this and now that: some trials passed and others failed, or it passed only after an
+    /// attempt that ended in infrastructure.
+    #[must_use]
+    pub fn is_flaky(&self) -> bool {
+        let tally = self.tally();
+        (tally.passed > 0 && tally.failed > 0)
+            || (self.verdict() == Verdict::Passed && self.made_up > 0)
+    }
+
+    /// The task, or what is missing of its trials, is not run.
+    pub(super) fn will_not_run(&mut self, reason: &str) {
+        self.standing.not_run = Some(record::sentence(reason));
+        self.judge_trials();
+    }
+
+    /// Carries the trials over to the next attempt.
+    pub(super) fn open_trial(&mut self, last: &mut Self) {
+        self.standing = std::mem::take(&mut last.standing);
+        self.standing.before = Some((last.trial, last.attempt_outcome));
+        self.made_up = last.made_up;
+    }
+
+    /// The attempt says which trial it belongs to: a new one, or that of the attempt before, which then does not count.
+    pub(super) fn belong_to_trial(&mut self, trial: u32) {
+        self.trial = trial;
+        let Some((before, outcome)) = self.standing.before.take() else {
+            return self.judge_trials();
+        };
+        let makes_up = if before == 0 || trial == 0 {
+            outcome.row().retryable
+        } else {
+            before == trial
+        };
+        if !makes_up {
+            self.standing = self.standing.with(outcome);
+        } else if !matches!(
+            outcome,
+            Outcome::Unfinished | Outcome::Cancelled | Outcome::NotRun
+        ) {
+            self.made_up = self.made_up.saturating_add(1);
+        }
+        self.judge_trials();
+    }
+
+    /// The trials with the last attempt, if that is over.
+    fn with_last(&self) -> TrialsSoFar {
+        match self.attempt_outcome {
+            Outcome::Unfinished | Outcome::NotRun => self.standing.clone(),
+            outcome => self.standing.with(outcome),
+        }
+    }
+
+    /// What the task comes to as things stand.
+    pub(super) fn judge_trials(&mut self) {
+        if self.trials == Trials::default() {
+            self.outcome = self.attempt_outcome;
+            self.message = match &self.standing.not_run {
+                Some(reason) if self.attempt == 0 => reason.clone(),
+                _ => self.attempt_message.clone(),
+            };
+            return;
+        }
+        let all = self.with_last();
+        let Trials { count, pass } = self.trials;
+        let run = all.tally.run();
+        self.outcome = match self.trials.standing(all.tally) {
+            Standing::Passed => Outcome::Completed,
+            Standing::Failed => all.failed.unwrap_or(Outcome::CheckFailed),
+            Standing::Errored => all.errored.unwrap_or(Outcome::ApiError),
+            Standing::Open => match self.attempt_outcome {
+                Outcome::Cancelled => Outcome::Cancelled,
+                Outcome::Unfinished => Outcome::Unfinished,
+                _ if all.not_run.is_some() || run == 0 => Outcome::NotRun,
+                _ => Outcome::Unfinished,
+            },
+        };
+        let mut message = format!(
+            "{} of {run} trials passed, {pass} of {count} have to",
+            all.tally.passed
+        );
+        if let Some((low, high)) = all.tally.interval() {
+            message.push_str(&format!(
+                " (95 % interval of the pass rate: {:.0} % to {:.0} %)",
+                low * 100.0,
+                high * 100.0
+            ));
+        }
+        if all.tally.errored > 0 {
+            message.push_str(&format!("; {} measured nothing", all.tally.errored));
+        }
+        let more = match (&all.not_run, self.outcome.verdict()) {
+            (Some(reason), Verdict::Skipped | Verdict::Errored) => reason.as_str(),
+            (_, Verdict::Passed) => "",
+            _ => &self.attempt_message,
+        };
+        if !more.is_empty() {
+            message.push_str(&format!("; {more}"));
+        }
+        self.message = record::sentence(&message);
+    }
+}
