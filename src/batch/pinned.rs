@@ -15,7 +15,13 @@ const MOST: u64 = crate::task::LARGEST_FILE;
 
 /// Files with the hashes that they had.
 #[derive(Debug, Default)]
-pub struct Pinned(Vec<(PathBuf, Option<[u8; 32]>)>);
+pub struct Pinned {
+    files: Vec<(PathBuf, Option<[u8; 32]>)>,
+    program: Option<(PathBuf, Option<Identity>)>,
+}
+
+/// Device, inode, size and time of the last change of a program. A program that runs cannot be written, only replaced.
+type Identity = [u64; 4];
 
 impl Pinned {
     /// Pins files as they are now. One that does not exist has to stay away.
@@ -25,18 +31,38 @@ impl Pinned {
             let hash = hash(&path).ok();
             (path, hash)
         };
-        Self(files.into_iter().map(pin).collect())
+        Self {
+            files: files.into_iter().map(pin).collect(),
+            program: None,
+        }
+    }
+
+    /// Pins our own program too: it starts every process of the run once more, as their supervisor.
+    #[must_use]
+    pub fn with_program(mut self, program: &Path) -> Self {
+        self.program = Some((program.to_path_buf(), identity(program)));
+        self
     }
 
     /// The files that are not what they were.
     #[must_use]
     pub fn changed(&self) -> Vec<&Path> {
-        self.0
-            .iter()
-            .filter(|(path, before)| hash(path).ok() != *before)
+        let files = self.files.iter();
+        let files = files.filter(|(path, before)| hash(path).ok() != *before);
+        let program = self.program.iter();
+        let program = program.filter(|(path, before)| identity(path) != *before);
+        files
             .map(|(path, _)| path.as_path())
+            .chain(program.map(|(path, _)| path.as_path()))
             .collect()
     }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(path).ok()?;
+    let changed = found.mtime().cast_unsigned();
+    Some([found.dev(), found.ino(), found.size(), changed])
 }
 
 fn hash(path: &Path) -> io::Result<[u8; 32]> {
@@ -68,5 +94,17 @@ mod tests {
             .map(Path::to_path_buf)
             .collect();
         assert_eq!(changed, ["edited", "gone", "new"].map(path));
+    }
+
+    #[test]
+    fn a_program_that_is_replaced_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, other) = (dir.path().join("program"), dir.path().join("other"));
+        fs::write(&program, "one").unwrap();
+        let pinned = Pinned::new([]).with_program(&program);
+        assert!(pinned.changed().is_empty());
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &program).unwrap();
+        assert_eq!(pinned.changed(), [program.as_path()]);
     }
 }

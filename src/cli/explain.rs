@@ -110,7 +110,7 @@ fn policy_of(task: &Task, settings: &Settings) -> Policy {
             additional: task.additional.clone(),
             output: None,
             never_write,
-            closed: settings.runner_files(),
+            closed: settings.closed_files(),
         },
     }
 }
