@@ -30,7 +30,7 @@ use crate::sandbox;
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, StructuredOutput, builtin};
-use crate::workspace::{Git, Workspace};
+use crate::workspace::{Git, Isolation, Workspace};
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -190,11 +190,12 @@ impl<'a> Attempt<'a> {
         let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = block_in_place(|| self.prepare());
+        let prepared = self.prepare(interrupt.token()).await;
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let mut held = self.hold(root, &environment, emitter).await;
+        let borrowed = prepared.as_ref().map_or(&[][..], Workspace::borrowed);
+        let mut held = self.hold(root, borrowed, &environment, emitter).await;
         environment.extend(held.variables());
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
@@ -205,22 +206,19 @@ impl<'a> Attempt<'a> {
             std::mem::take(&mut held.record),
         ))))?;
         if let Some(message) = held.warning.take() {
-            emitter.emit(Kind::Warned {
-                code: "sandbox".into(),
-                message,
-            })?;
+            warn(emitter, "sandbox", message)?;
         }
         if let Some(refusal) = held.refusal.take() {
             return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
         }
         if self.task.mode == Mode::BypassPermissions {
             let message = "mode `bypassPermissions`: calls need no rule in this task".to_owned();
-            emitter.emit(Kind::Warned {
-                code: "bypass".into(),
-                message,
-            })?;
+            warn(emitter, "bypass", message)?;
         }
         let (hooks, workspace) = (hooks?, prepared?);
+        for note in workspace.notes() {
+            warn(emitter, "workspace", note.clone())?;
+        }
         let agent = Agent {
             model: Arc::clone(&self.job.model),
             registry,
@@ -243,7 +241,8 @@ impl<'a> Attempt<'a> {
         phase.send_replace(Phase::Within(HOUSEKEEPING, "comparing the workspace"));
         let changes = self.compare(&workspace, emitter).await?;
         let checked = if ended.stop == Stop::Completed {
-            let held_to = |root: &Path| self.held_to(root, &held.layers, &environment);
+            let held_to =
+                |root: &Path| self.held_to(root, workspace.borrowed(), &held.layers, &environment);
             let context = CheckContext {
                 workspace: &workspace,
                 changes,
@@ -288,10 +287,7 @@ impl<'a> Attempt<'a> {
             && let Err(error) = block_in_place(|| workspace.remove())
         {
             let message = format!("the workspace could not be removed: {error}");
-            emitter.emit(Kind::Warned {
-                code: "workspace".into(),
-                message,
-            })?;
+            warn(emitter, "workspace", message)?;
         }
         Ok(())
     }
@@ -305,6 +301,8 @@ impl<'a> Attempt<'a> {
     /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
     async fn compare(&self, workspace: &Workspace, emitter: &Emitter) -> io::Result<Vec<Change>> {
         workspace.reopen();
+        // What the last call could not remove, because the agent had closed its place.
+        sandbox::remove_stale(workspace.root());
         let never = self.never_write(workspace.root());
         let protected = |path: &Path| {
             let path = workspace.root().join(path);
@@ -317,6 +315,7 @@ impl<'a> Attempt<'a> {
             changes: changes.clone(),
             concerns: comparison.concerns().to_vec(),
             patch: None,
+            commit: workspace.commit().unwrap_or_default().to_owned(),
         };
         let mut problem = None;
         if !changes.is_empty() {
@@ -335,24 +334,20 @@ impl<'a> Attempt<'a> {
         }
         emitter.emit(Kind::WorkspaceCompared(Box::new(compared)))?;
         if let Some(message) = problem {
-            emitter.emit(Kind::Warned {
-                code: "patch".into(),
-                message,
-            })?;
+            warn(emitter, "patch", message)?;
         }
         Ok(changes)
     }
 
     /// The git of the search path that we were started with.
     fn git(&self) -> io::Result<Git> {
-        let search = self
-            .batch
-            .environment
-            .get("PATH")
-            .map_or("", String::as_str);
+        let search = self.batch.environment.get("PATH");
         let avoid = [&*self.task.workspace, self.batch.scratch.root()];
-        Git::find(search, &avoid, self.batch.launcher.clone())
-            .ok_or_else(|| io::Error::other("there is no `git` in PATH; install it"))
+        Git::find(
+            search.map_or("", String::as_str),
+            &avoid,
+            self.batch.launcher.clone(),
+        )
     }
 
     /// A run whose configuration changed under it has no other result than that.
@@ -531,7 +526,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the attempt's own directories and its workspace.
-    fn prepare(&self) -> io::Result<Workspace> {
+    async fn prepare(&self, cancel: &CancellationToken) -> io::Result<Workspace> {
         for dir in [
             self.output_dir(),
             self.scratch.join("home"),
@@ -544,12 +539,12 @@ impl<'a> Attempt<'a> {
             self.batch.out.clone(),
             self.batch.scratch.root().to_path_buf(),
         ];
-        Workspace::prepare_without(
-            &self.task.workspace,
-            self.task.isolation,
-            &self.scratch,
-            &excluded,
-        )
+        let setup = self.task.setup(&self.scratch, &excluded);
+        let checkout = match self.task.isolation {
+            Isolation::Worktree => setup.check_out(&self.git()?.until(cancel)).await?,
+            Isolation::None | Isolation::Copy => None,
+        };
+        block_in_place(|| Workspace::new(&setup, checkout))
     }
 
     pub(super) fn output_dir(&self) -> PathBuf {
@@ -584,6 +579,11 @@ impl Work {
             failures: Vec::new(),
         }
     }
+}
+
+fn warn(emitter: &Emitter, code: &str, message: String) -> io::Result<()> {
+    let code = code.to_owned();
+    emitter.emit(Kind::Warned { code, message })
 }
 
 /// The limits in the task file's terms.

@@ -12,7 +12,7 @@ use crate::agent::Ended;
 use crate::egress::{self, Bounds, Egress, Outside};
 use crate::event::{Emitter, Kind, SandboxRecord};
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Network, Plan, Survey};
+use crate::sandbox::{Layers, Missing, Mode, Network, Plan, Superuser, Survey};
 use crate::workspace::Workspace;
 
 /// What starts the processes of an attempt, and what is told about it.
@@ -101,10 +101,11 @@ impl Held {
 }
 
 impl Attempt<'_> {
-    /// Finds out what can be enforced and holds the attempt's processes to its workspace.
+    /// Finds out what can be enforced and holds the attempt's processes to its workspace; they read what it has borrowed.
     pub(super) async fn hold(
         &self,
         root: &Path,
+        borrowed: &[PathBuf],
         environment: &BTreeMap<String, String>,
         emitter: &Emitter,
     ) -> Held {
@@ -143,11 +144,19 @@ impl Attempt<'_> {
             let lack = lack(&enforced);
             if mode == Mode::Required {
                 held.refusal = Some(format!("the task demands a whole sandbox, and {lack}"));
+            } else if enforced.layers.is_empty() {
+                // Nobody said that it may be so, other than with `off`.
+                let search = self.batch.environment.get("PATH");
+                match Superuser::of(search.map_or("", String::as_str)) {
+                    Some(Superuser::Root) => held.refusal = Some(as_root(&lack)),
+                    Some(sudo) => held.warning = Some(format!("{lack}; they {}", sudo.means())),
+                    None => held.warning = Some(lack),
+                }
             } else {
                 held.warning = Some(lack);
             }
         }
-        let mut plan = block_in_place(|| self.plan(root, environment));
+        let mut plan = block_in_place(|| self.plan(root, borrowed, environment));
         if network == Network::Hosts {
             self.open_hosts(&enforced, &mut held, &mut plan, emitter);
         }
@@ -161,6 +170,7 @@ impl Attempt<'_> {
     pub(super) fn held_to(
         &self,
         root: &Path,
+        borrowed: &[PathBuf],
         layers: &Layers,
         environment: &BTreeMap<String, String>,
     ) -> Launcher {
@@ -168,7 +178,7 @@ impl Attempt<'_> {
         if layers.is_empty() {
             plain.clone()
         } else {
-            plain.confined(layers.clone(), self.plan(root, environment))
+            plain.confined(layers.clone(), self.plan(root, borrowed, environment))
         }
     }
 
@@ -202,7 +212,12 @@ impl Attempt<'_> {
         }
     }
 
-    fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
+    fn plan(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Plan {
         let task = self.task;
         let mut plan = Plan::new(
             root,
@@ -211,6 +226,9 @@ impl Attempt<'_> {
             environment,
         );
         plan.set_network(task.network);
+        for objects in borrowed {
+            plan.read(objects);
+        }
         for directory in &task.additional {
             plan.writable.push(directory.clone());
             plan.protect_repository(directory);
@@ -262,6 +280,11 @@ impl Attempt<'_> {
 fn physical(path: &Path) -> PathBuf {
     let resolved = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
     resolved().unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Why a task with an automatic sandbox does not start.
+fn as_root(lack: &str) -> String {
+    format!("{lack}; they would run as root here: to let them, name `--sandbox off`")
 }
 
 /// What this machine cannot enforce, why, and what to do.

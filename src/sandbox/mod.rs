@@ -28,6 +28,7 @@ pub mod probe;
 mod repository;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod superuser;
 mod survey;
 mod toolchain;
 
@@ -42,6 +43,7 @@ pub use self::pins::Pins;
 pub use self::placeholder::{Held, remove_stale};
 pub use self::plan::{Missing, Place, Plan, Protected};
 pub use self::repository::work_tree;
+pub use self::superuser::Superuser;
 pub use self::survey::Survey;
 
 /// Whether processes run in a sandbox.

@@ -159,7 +159,8 @@ fn has_own_parent(path: &Path) -> bool {
 fn remove(path: &Path) {
     let ours = fs::symlink_metadata(path).is_ok_and(|found| {
         found.is_dir()
-            && found.mode() & 0o7777 == MODE
+            // An agent that closed its workspace had it opened again.
+            && [MODE, MODE | 0o700].contains(&(found.mode() & 0o7777))
             && found.uid() == rustix::process::geteuid().as_raw()
             && found.modified().is_ok_and(|modified| modified == time())
     });

@@ -29,7 +29,7 @@ mod tree;
 mod trials_spec;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Limits;
@@ -37,7 +37,7 @@ use crate::check::Check;
 use crate::outcome::{OnDenied, Trials};
 use crate::policy::{Mode, Rule};
 use crate::tool::BUILTIN;
-use crate::workspace::Isolation;
+use crate::workspace::{Isolation, Setup};
 
 pub use batch_spec::{BatchLimits, BatchSpec, GroupSpec};
 pub use describe::describe;
@@ -97,6 +97,10 @@ pub struct Task {
     pub workspace: PathBuf,
     /// How it is kept apart.
     pub isolation: Isolation,
+    /// With a worktree: the commit, as git understands it.
+    pub reference: String,
+    /// With a copy: whether what git ignores is copied too.
+    pub include_ignored: bool,
     /// How its processes are held.
     pub sandbox: crate::sandbox::Mode,
     /// Whether they reach the network.
@@ -137,6 +141,19 @@ impl Task {
         by_tool
             || !self.hooks.is_empty()
             || self.checks.iter().any(|check| check.starts_processes())
+    }
+
+    /// What the workspace of an attempt is made of.
+    #[must_use]
+    pub fn setup<'a>(&'a self, scratch: &'a Path, excluded: &'a [PathBuf]) -> Setup<'a> {
+        Setup {
+            source: &self.workspace,
+            isolation: self.isolation,
+            reference: &self.reference,
+            include_ignored: self.include_ignored,
+            scratch,
+            excluded,
+        }
     }
 }
 

@@ -202,6 +202,7 @@ fn the_task_files_in_the_documents_are_valid() {
         "docs/batch.md",
         "docs/limits.md",
         "docs/hooks.md",
+        "docs/isolation.md",
     ] {
         let text = fs::read_to_string(checkout().join(document)).unwrap();
         for (n, block) in text

@@ -16,6 +16,7 @@ mod quarantine;
 mod repetition;
 mod sandbox;
 mod tools;
+mod workspace;
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -326,7 +327,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let tools = tools::resolve(cx, findings);
     let permissions = permissions::resolve(cx, &tools, findings);
     let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
-    let (workspace, isolation) = files::workspace(cx, findings);
+    let workspace = workspace::resolve(cx, findings);
     let (sandbox, network, hosts) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
@@ -353,8 +354,10 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         on_denied: permissions.on_denied,
         additional: permissions.additional,
         limits,
-        workspace: workspace?,
-        isolation,
+        workspace: workspace.path?,
+        isolation: workspace.isolation,
+        reference: workspace.reference,
+        include_ignored: workspace.include_ignored,
         sandbox,
         network,
         hosts,
