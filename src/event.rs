@@ -100,6 +100,8 @@ pub enum Kind {
     ToolDecided(Box<ToolDecided>),
     /// A call was answered: exactly once for each, run or not.
     ToolFinished(Box<ToolFinished>),
+    /// A connection that a process asked the runner's proxy for is over, or was not made.
+    ConnectionFinished(Box<ConnectionFinished>),
     /// A text was appended to the last user message, behind all that it held, before that was sent.
     NoteAppended {
         /// The turn.
@@ -201,8 +203,11 @@ pub struct TaskStarted {
 pub struct SandboxRecord {
     /// `auto`, `required` or `off`.
     pub mode: String,
-    /// `deny` or `allow`.
+    /// `deny`, `allow`, or `hosts`: only those in `hosts`, through the runner's proxy.
     pub network: String,
+    /// The hosts that are reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// Whether the task can start processes at all; if not, nothing was tried.
     pub used: bool,
     /// The mechanisms that work, strongest first.
@@ -373,6 +378,41 @@ pub enum ToolResultKind {
     Panicked,
     /// The task ended before it could run, or the reply that asked was cut off.
     NotRun,
+}
+
+/// See [`Kind::ConnectionFinished`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectionFinished {
+    /// The host: its canonical name, or what stood in its place in a request that was not understood.
+    pub host: String,
+    /// What became of the request.
+    pub result: ConnectionResult,
+    /// Why it was refused, failed, or was ended by the runner, in one sentence.
+    #[serde(default)]
+    pub reason: String,
+    /// Whether it counts as a denied action: the first refusal of this host for this reason.
+    #[serde(default)]
+    pub is_denial: bool,
+    /// Bytes from the sandbox to the host.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Bytes from the host to the sandbox.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// In milliseconds.
+    pub duration_ms: u64,
+}
+
+/// What became of a request for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionResult {
+    /// It was made.
+    Allowed,
+    /// It must not be made, or went on as it must not.
+    Refused,
+    /// It may be made and could not be.
+    Failed,
 }
 
 /// See [`Kind::WorkspaceCompared`].

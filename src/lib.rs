@@ -29,6 +29,7 @@ pub mod budget;
 pub mod policy;
 // doing
 pub mod sandbox;
+pub mod egress;
 pub mod proc;
 pub mod workspace;
 pub mod hook;

@@ -187,7 +187,7 @@ impl<'a> Attempt<'a> {
         shutdown: &Shutdown,
     ) -> io::Result<Work> {
         let began = self.batch.clock.start();
-        let environment = self.environment();
+        let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
         let prepared = self.prepare(interrupt.token()).await;
@@ -195,7 +195,8 @@ impl<'a> Attempt<'a> {
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
         let borrowed = prepared.as_ref().map_or(&[][..], Workspace::borrowed);
-        let mut held = self.hold(root, borrowed, &environment).await;
+        let mut held = self.hold(root, borrowed, &environment, emitter).await;
+        environment.extend(held.variables());
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(self.started(

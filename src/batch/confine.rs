@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::task::block_in_place;
 
 use super::attempt::Attempt;
 use crate::agent::Ended;
+use crate::egress::{self, Bounds, Egress, Outside};
 use crate::event::{Emitter, Kind, SandboxRecord};
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Plan, Superuser, Survey};
+use crate::sandbox::{Layers, Missing, Mode, Network, Plan, Superuser, Survey};
 use crate::workspace::Workspace;
 
 /// What starts the processes of an attempt, and what is told about it.
@@ -25,6 +27,8 @@ pub(super) struct Held {
     pub(super) warning: Option<String>,
     /// Why the task must not start.
     pub(super) refusal: Option<String>,
+    /// The way out of the network, where the task names hosts and they can be held.
+    egress: Option<Arc<Egress>>,
     /// The directories that are written, and what lay in them at the start.
     surveyed: Vec<(PathBuf, Survey)>,
 }
@@ -56,7 +60,16 @@ impl Held {
                 message,
             })?;
         }
+        for message in self.egress.iter().flat_map(|egress| egress.close()) {
+            ended.denials = ended.denials.saturating_add(1);
+            ended.first_denial.get_or_insert(message);
+        }
         Ok(ended)
+    }
+
+    /// What processes have to know to find the way out.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        self.egress.iter().flat_map(|_| egress::variables())
     }
 
     /// What is not as the sandbox must keep it: replaced links, and
@@ -94,6 +107,7 @@ impl Attempt<'_> {
         root: &Path,
         borrowed: &[PathBuf],
         environment: &BTreeMap<String, String>,
+        emitter: &Emitter,
     ) -> Held {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
@@ -102,11 +116,13 @@ impl Attempt<'_> {
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
+                hosts: self.task.hosts.clone(),
                 used: self.task.starts_processes(),
                 ..SandboxRecord::default()
             },
             warning: None,
             refusal: None,
+            egress: None,
             surveyed: Vec::new(),
         };
         if !held.record.used {
@@ -141,6 +157,9 @@ impl Attempt<'_> {
             }
         }
         let mut plan = block_in_place(|| self.plan(root, borrowed, environment));
+        if network == Network::Hosts {
+            self.open_hosts(&enforced, &mut held, &mut plan, emitter);
+        }
         held.surveyed = std::mem::take(&mut plan.surveyed);
         held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held.layers = enforced.layers.clone();
@@ -160,6 +179,36 @@ impl Attempt<'_> {
             plain.clone()
         } else {
             plain.confined(layers.clone(), self.plan(root, borrowed, environment))
+        }
+    }
+
+    /// Gives the processes a way to the task's hosts. Only a network of their own can keep them from everything else; without
+    /// one they reach nothing.
+    fn open_hosts(&self, enforced: &Enforced, held: &mut Held, plan: &mut Plan, emitter: &Emitter) {
+        if enforced.layers.bubblewrap.is_some() {
+            let egress = Arc::new(Egress::new(
+                self.task.hosts.clone(),
+                Outside::system(),
+                Bounds::default(),
+                emitter.clone(),
+            ));
+            held.launcher = held.launcher.clone().through(Arc::clone(&egress));
+            held.egress = Some(egress);
+            return;
+        }
+        plan.set_network(Network::Deny);
+        Network::Deny.name().clone_into(&mut held.record.network);
+        held.record.hosts.clear();
+        let lack = format!(
+            "this machine gives processes no network of their own, so a list of hosts cannot be held; to change that, {}",
+            Layers::advice()
+        );
+        if self.task.sandbox == Mode::Required {
+            held.refusal.get_or_insert(lack);
+        } else {
+            let before = held.warning.take();
+            let before = before.map_or_else(String::new, |before| format!("{before}; "));
+            held.warning = Some(format!("{before}no host is reached: {lack}"));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The host is read strictly and never mapped: what is not plain ASCII `https://host[:443]` is refused, so two readers
 //! of the URL cannot disagree about its host. Addresses of this machine, of private networks and of metadata services
-//! are refused whatever the rules say; whoever fetches has to ask [`is_public`] again after resolution, on every hop.
+//! are refused whatever the rules say; whoever connects has to ask [`is_public`] again after resolution, on every hop.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -128,11 +128,30 @@ pub(super) fn host(url: &str) -> Result<String, String> {
     Ok(host)
 }
 
+/// The canonical form of a host with a name, which may be one on the public internet; the error completes "the host ..". An
+/// address is no name.
+///
+/// # Errors
+/// Whatever is not plain ASCII labels, is an address in any form, or means this machine, its network or its cloud.
+pub fn host_name(host: &str) -> Result<String, String> {
+    let host = canonical(host)?;
+    let last = host.rsplit('.').next().unwrap_or_default();
+    if is_number(last) || host.starts_with("0x") {
+        return Err("is an address: only hosts with a name are reached".into());
+    }
+    check_public(&host).map_err(|_| "is not public".to_owned())?;
+    Ok(host)
+}
+
+/// Whether a resolver could take the last label of a host, and with it the host, for an address.
+fn is_number(label: &str) -> bool {
+    label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x")
+}
+
 /// Refuses names and addresses that mean this machine, its network or its cloud.
 fn check_public(host: &str) -> Result<(), String> {
     let last = host.rsplit('.').next().unwrap_or_default();
-    if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") || host.starts_with("0x")
-    {
+    if is_number(last) || host.starts_with("0x") {
         let address: Ipv4Addr = host
             .parse()
             .map_err(|_| "names an address in an unusual form".to_owned())?;

@@ -13,6 +13,7 @@ mod capture;
 mod ceilings;
 mod cgroup;
 mod environment;
+mod handover;
 mod order;
 mod self_test;
 mod supervise;
@@ -31,16 +32,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use self::capture::Capture;
+use self::handover::First;
 use self::order::{Order, Report};
 use self::tree::Supervisors;
+use crate::egress::Egress;
 use crate::redact::Redactor;
-use crate::sandbox::{Ceilings, Confinement, Layers, Pins, Plan};
+use crate::sandbox::{Ceilings, Confinement, Layers, Network, Pins, Plan};
 
 pub use self::environment::child_environment;
 pub use self::self_test::{Enforced, probe_sandbox};
@@ -74,6 +77,8 @@ pub struct Launcher {
     tested: Arc<self_test::Tested>,
     /// What every process is held to.
     confined: Option<Arc<Confined>>,
+    /// The way out of their network, where there is one.
+    egress: Option<Arc<Egress>>,
 }
 
 /// A confinement and what its processes share.
@@ -163,6 +168,7 @@ impl Launcher {
             layers: Layers::found(),
             tested: Arc::default(),
             confined: None,
+            egress: None,
         }
     }
 
@@ -227,6 +233,30 @@ impl Launcher {
         }
     }
 
+    /// The same, with this way out for processes whose plan names hosts.
+    #[must_use]
+    pub fn through(self, egress: Arc<Egress>) -> Self {
+        Self {
+            egress: Some(egress),
+            ..self
+        }
+    }
+
+    /// How a call is held, and its way out. A plan that names hosts without a way to them is one that names none.
+    fn held(&self) -> (Option<Confinement>, Option<Arc<Egress>>) {
+        let Some(confined) = &self.confined else {
+            return (None, None);
+        };
+        let mut confinement = confined.confinement.clone();
+        let egress = self.egress.clone().filter(|_| {
+            confinement.plan.network == Network::Hosts && confinement.layers.bubblewrap.is_some()
+        });
+        if confinement.plan.network == Network::Hosts && egress.is_none() {
+            confinement.plan.network = Network::Deny;
+        }
+        (Some(confinement), egress)
+    }
+
     /// Runs to the end: of the command, of its time, or of the task. Nothing that the command started is alive when
     /// this returns. When the future is dropped, the supervisor ends the call all the same.
     ///
@@ -273,11 +303,7 @@ impl Launcher {
             let pump = async {
                 tokio::join!(pump(out_reader, &mut stdout), pump(err_reader, &mut stderr));
             };
-            let confinement = self
-                .confined
-                .as_ref()
-                .map(|confined| confined.confinement.clone());
-            let steer = call.steer(spec, confinement, self.ceilings.clone(), cancel);
+            let steer = call.steer(spec, self.held(), self.ceilings.clone(), cancel);
             tokio::pin!(pump);
             tokio::pin!(steer);
             let outcome = loop {
@@ -340,6 +366,22 @@ fn with_output(error: &io::Error, stdout: Capture, stderr: Capture) -> io::Error
         error.kind(),
         format!("{error}: {}", crate::text::head(&said, 500)),
     )
+}
+
+/// The listener that comes out of the sandbox; else what came in its place.
+async fn listener(
+    control: &tokio::net::UnixStream,
+) -> io::Result<Result<tokio::net::TcpListener, Option<u8>>> {
+    let first = control.async_io(Interest::READABLE, || handover::receive(control));
+    Ok(match first.await? {
+        First::Listener(listener) => {
+            let listener = std::net::TcpListener::from(listener);
+            listener.set_nonblocking(true)?;
+            Ok(tokio::net::TcpListener::from_std(listener)?)
+        }
+        First::Byte(byte) => Err(Some(byte)),
+        First::End => Err(None),
+    })
 }
 
 fn beside_for_stderr(path: PathBuf) -> PathBuf {
@@ -427,7 +469,7 @@ impl Call {
     async fn steer(
         &mut self,
         spec: Spec,
-        confinement: Option<Confinement>,
+        (confinement, egress): (Option<Confinement>, Option<Arc<Egress>>),
         ceilings: Ceilings,
         cancel: &CancellationToken,
     ) -> io::Result<Told> {
@@ -452,7 +494,22 @@ impl Call {
             writer.write_all(&order).await?;
             drop(order);
             let mut line = Vec::new();
+            let (over, mut serving) = (CancellationToken::new(), None);
+            // The proxy ends with the call, whatever becomes of it.
+            let _over = over.clone().drop_guard();
+            if let Some(egress) = egress {
+                match listener(reader.as_ref()).await? {
+                    Ok(listener) => {
+                        serving = Some(tokio::spawn(egress.serve(listener, over.clone())));
+                    }
+                    Err(first) => line.extend(first),
+                }
+            }
             reader.take(REPORT_LIMIT).read_to_end(&mut line).await?;
+            over.cancel();
+            if let Some(serving) = serving {
+                let _ = serving.await;
+            }
             // Dropped only now: a dropped write half tells the supervisor to stop.
             drop(writer);
             Ok::<_, io::Error>(line)

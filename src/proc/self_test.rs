@@ -57,8 +57,14 @@ pub(super) struct Tested {
 impl Launcher {
     /// What can be enforced here, tried out once. `scratch` is a private directory that exists.
     pub async fn enforceable(&self, network: Network, scratch: &Path) -> Arc<Enforced> {
+        // A plan that names hosts is one that names none, with one socket in it.
+        let network = if network == Network::Hosts {
+            Network::Deny
+        } else {
+            network
+        };
         let cell = match network {
-            Network::Deny => &self.tested.deny,
+            Network::Deny | Network::Hosts => &self.tested.deny,
             Network::Allow => &self.tested.allow,
         };
         let answer =
@@ -157,7 +163,7 @@ impl Launcher {
             secret: at("outside/secret"),
             protected: vec![own, at("workspace/.git/hooks/pre-commit")],
             workspace: at("workspace"),
-            port: port.filter(|_| network == Network::Deny),
+            port: port.filter(|_| network != Network::Allow),
             socket: unix.is_ok().then(|| at("outside/socket")),
             abstract_socket: hidden.is_ok().then_some(name),
             runner: layers.bubblewrap.is_none().then(std::process::id),

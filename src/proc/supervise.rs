@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -29,10 +29,11 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
 use super::ceilings::{self, Looks, Preference};
 use super::cgroup::Group;
+use super::handover::{self, First};
 use super::order::{Order, Report};
 use super::tree;
 use crate::clock::Clock;
-use crate::sandbox::{Confinement, Held};
+use crate::sandbox::{Confinement, Held, Network};
 
 /// How long processes may take to end by themselves after the command: `> >(tee log)` is no leak.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -53,12 +54,12 @@ pub fn supervise(program: &Path) -> u8 {
     close_fds::set_fds_cloexec(3, &[]);
     let preference = Preference::open();
     close_memory();
-    serve(|order, watch| {
+    serve(|order, watch, control| {
         watch.look(&order);
         let wanted = !order.ceilings.only_watched;
         let group = wanted.then(|| Group::new(order.ceilings.processes, &order.nonce));
         let start = || match order.confinement.clone() {
-            Some(confinement) => Started::confined(confinement, order, program),
+            Some(confinement) => Started::confined(confinement, order, program, control),
             None => start(order, &preference).map(Started::plain),
         };
         match group.flatten() {
@@ -75,10 +76,18 @@ pub fn confine() -> u8 {
     close_fds::set_fds_cloexec(3, &[]);
     let preference = Preference::open();
     close_memory();
-    serve(|order, _| {
+    serve(|order, _, control| {
         let Some(confinement) = order.confinement.clone() else {
             return Err(not_started("the order names no confinement"));
         };
+        if confinement.plan.network == Network::Hosts {
+            let handed = handover::listen().and_then(|listener| handover::send(control, listener));
+            handed.map_err(|error| {
+                not_started(&format!(
+                    "the network's proxy has no place to listen: {error}"
+                ))
+            })?;
+        }
         // Only this thread gives up its rights, and the command with it.
         let starting = thread::spawn(move || {
             let restricted = order
@@ -108,7 +117,7 @@ fn close_memory() {
     }
 }
 
-fn serve(start: impl FnOnce(Order, &Watch) -> Result<Started, Report>) -> u8 {
+fn serve(start: impl FnOnce(Order, &Watch, &UnixStream) -> Result<Started, Report>) -> u8 {
     let Some(mut control) = control() else {
         return 3;
     };
@@ -117,7 +126,7 @@ fn serve(start: impl FnOnce(Order, &Watch) -> Result<Started, Report>) -> u8 {
         return 3;
     };
     let (nonce, watch) = (order.nonce.clone(), Watch::default());
-    let report = match start(order, &watch) {
+    let report = match start(order, &watch, &control) {
         Ok(started) => carry_out(started, &watch, &control),
         Err(report) => report,
     };
@@ -145,6 +154,8 @@ struct Started {
 struct Around {
     /// From here comes the report of the supervisor inside.
     inside: UnixStream,
+    /// What came from there before a report.
+    first: mpsc::Receiver<First>,
     nonce: String,
     confinement: Confinement,
     /// Goes when nothing of the call is left.
@@ -176,6 +187,7 @@ impl Started {
         confinement: Confinement,
         mut order: Order,
         program: &Path,
+        control: &UnixStream,
     ) -> Result<Self, Report> {
         let failed =
             |error: io::Error| not_started(&format!("the sandbox could not be started: {error}"));
@@ -196,12 +208,21 @@ impl Started {
             .map_err(failed)?;
         let bytes = order.encode().map_err(failed)?;
         let mut writer = inside.try_clone().map_err(failed)?;
+        let runner = control.try_clone().map_err(failed)?;
+        let (tell, first) = mpsc::channel();
+        let has_proxy = confinement.plan.network == Network::Hosts;
         // A sandbox that fails does not read; its end closes the socket.
-        thread::spawn(move || writer.write_all(&bytes));
+        thread::spawn(move || {
+            let _ = writer.write_all(&bytes);
+            if has_proxy {
+                let _ = tell.send(hand_on(&writer, &runner));
+            }
+        });
         Ok(Self {
             child: Pid::from_child(&child),
             around: Some(Around {
                 inside,
+                first,
                 nonce: order.nonce,
                 confinement,
                 held,
@@ -277,7 +298,7 @@ fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
             // Nothing of the call is left.
             let breaches = around.confinement.restore_links();
             drop(around.held);
-            match report_from(around.inside, &around.nonce) {
+            match report_from(around.inside, &around.first, &around.nonce) {
                 Some(Report::Ended {
                     code,
                     signal,
@@ -307,12 +328,28 @@ fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
     }
 }
 
+/// Takes the proxy's listener from the supervisor inside and hands it to the runner.
+fn hand_on(inside: &UnixStream, runner: &UnixStream) -> First {
+    match handover::receive(inside) {
+        Ok(First::Listener(listener)) => {
+            let _ = handover::send(runner, &listener);
+            First::Listener(listener)
+        }
+        Ok(other) => other,
+        Err(_) => First::End,
+    }
+}
+
 /// The report of the supervisor inside, which is gone.
-fn report_from(inside: UnixStream, nonce: &str) -> Option<Report> {
+fn report_from(inside: UnixStream, first: &mpsc::Receiver<First>, nonce: &str) -> Option<Report> {
     let _ = inside.shutdown(Shutdown::Write);
     // Everything that could hold the other end is gone; a moment is enough for what may have survived.
     inside.set_read_timeout(Some(SETTLE)).ok()?;
     let mut bytes = Vec::new();
+    // Without a proxy the other end of the channel is gone, and nobody waits.
+    if let Ok(First::Byte(byte)) = first.recv_timeout(SETTLE) {
+        bytes.push(byte);
+    }
     let _ = inside.take(REPORT_LIMIT).read_to_end(&mut bytes);
     Report::decode(&bytes, nonce)
 }

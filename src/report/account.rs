@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::summary::{CheckRecord, Class, Denial, Summary, TaskSummary};
+use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
 use crate::outcome::{Outcome, Stop, Verdict};
@@ -135,6 +135,10 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
         lines.extend(denial_lines(denial));
     }
     more(&mut lines, task.denials.total, "denial");
+    for host in task.hosts.items.iter().take(TOLD) {
+        lines.push(host_line(host));
+    }
+    more(&mut lines, task.hosts.total, "host");
     for hook in task.hooks.items.iter().take(TOLD) {
         let did = if hook.failed { "failed" } else { "blocked" };
         let said = text::one_line(&hook.message, LINE);
@@ -314,6 +318,27 @@ fn denial_lines(denial: &Denial) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What went to and from a host, for the account and for whoever wonders where bytes went.
+fn host_line(host: &HostRecord) -> String {
+    let counts = [
+        (host.allowed, "made"),
+        (host.refused, "refused"),
+        (host.failed, "failed"),
+    ];
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    format!(
+        "network {}: connections {}; {} sent, {} received",
+        text::one_line(&host.host, 300),
+        counts.join(", "),
+        text::bytes(host.sent_bytes),
+        text::bytes(host.received_bytes)
+    )
 }
 
 fn check_lines(check: &CheckRecord) -> Vec<String> {

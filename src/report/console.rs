@@ -176,6 +176,14 @@ impl<W: Write + Send> Sink for Console<W> {
                 );
                 self.say(event, &line)
             }
+            Kind::ConnectionFinished(connection) if connection.is_denial => {
+                let line = format!(
+                    "denied the network to {}: {}",
+                    text::one_line(&connection.host, 300),
+                    text::one_line(&connection.reason, 600)
+                );
+                self.say(event, &line)
+            }
             Kind::CheckFinished(check) => {
                 let did = match check.result {
                     CheckResult::Passed => "passed",
@@ -212,6 +220,7 @@ impl<W: Write + Send> Sink for Console<W> {
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)
             | Kind::ToolFinished(_)
+            | Kind::ConnectionFinished(_)
             | Kind::ResultsAppended { .. }
             | Kind::WorkspaceCompared(_)
             | Kind::Unknown => Ok(()),

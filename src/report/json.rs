@@ -13,8 +13,8 @@ use time::OffsetDateTime;
 use super::plan::Merge;
 use super::plan::Quarantine;
 use super::summary::{
-    AttemptRecord, Baseline, CheckRecord, Compared, Denial, HookRecord, Kept, RepeatedCall,
-    StepRecord, Summary, TaskSummary, Warning,
+    AttemptRecord, Baseline, CheckRecord, Compared, Denial, HookRecord, HostRecord, Kept,
+    RepeatedCall, StepRecord, Summary, TaskSummary, Warning,
 };
 use super::{is_bypass, verdict_word};
 use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
@@ -129,6 +129,8 @@ struct Task<'a> {
     retries: u64,
     last_retry: &'a str,
     denials: &'a Kept<Denial>,
+    /// The hosts that processes asked the runner's proxy for.
+    hosts: &'a Kept<HostRecord>,
     hooks_blocked: u64,
     hooks_failed: u64,
     hooks: &'a Kept<HookRecord>,
@@ -280,6 +282,7 @@ impl<'a> Task<'a> {
             retries: task.retries,
             last_retry: &task.last_retry,
             denials: &task.denials,
+            hosts: &task.hosts,
             hooks_blocked: task.hooks_blocked,
             hooks_failed: task.hooks_failed,
             hooks: &task.hooks,

@@ -220,6 +220,7 @@ impl Sink for Progress {
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolFinished(_)
+            | Kind::ConnectionFinished(_)
             | Kind::ResultsAppended { .. }
             | Kind::WorkspaceCompared(_)
             | Kind::NoteAppended { .. }

@@ -32,7 +32,12 @@ pub fn in_short(record: &SandboxRecord) -> String {
     } else {
         record.layers.join(", ")
     };
-    format!("{mode}: {layers}; network {}", record.network)
+    let network = if record.hosts.is_empty() {
+        record.network.clone()
+    } else {
+        format!("only {}", record.hosts.join(", "))
+    };
+    format!("{mode}: {layers}; network {network}")
 }
 
 /// The warning that stands wherever processes were not wholly confined.
@@ -100,6 +105,7 @@ mod tests {
         SandboxRecord {
             mode: mode.to_owned(),
             network: "deny".to_owned(),
+            hosts: Vec::new(),
             used: true,
             layers: owned(layers),
             held: Vec::new(),

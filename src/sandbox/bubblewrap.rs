@@ -76,7 +76,7 @@ pub(super) fn command_line(
     if !layers.old_bubblewrap {
         line.words(&["--disable-userns"]);
     }
-    if plan.network == Network::Deny {
+    if plan.network != Network::Allow {
         line.words(&["--unshare-net"]);
     }
     if layers.loose_mounts {

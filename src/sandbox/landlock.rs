@@ -69,7 +69,7 @@ pub(super) fn restrict(plan: &Plan, layers: &Layers) -> io::Result<()> {
         .and_then(|rules| rules.scope(Scope::from_all(NEWEST)))
         .map_err(io::Error::other)?;
     // A network namespace has a loopback device of its own, which tests of servers need.
-    if plan.network == Network::Deny && !namespaces {
+    if plan.network != Network::Allow && !namespaces {
         rules = rules
             .handle_access(AccessNet::from_all(NEWEST))
             .map_err(io::Error::other)?;

@@ -104,6 +104,8 @@ pub enum Network {
     /// Nothing outside of the sandbox is reached, the machine's own services included.
     #[default]
     Deny,
+    /// Named hosts, through a proxy in the runner; nothing else, the machine's own services included.
+    Hosts,
     /// The machine's network.
     Allow,
 }
@@ -114,6 +116,7 @@ impl Network {
     pub fn name(self) -> &'static str {
         match self {
             Self::Deny => "deny",
+            Self::Hosts => "hosts",
             Self::Allow => "allow",
         }
     }
@@ -276,10 +279,10 @@ impl Confinement {
             .is_some_and(|abi| abi >= landlock::SCOPES);
         let namespaces = self.layers.bubblewrap.is_some();
         match (self.plan.network, namespaces) {
-            (Network::Deny, true) => seccomp::Sockets::All,
+            (Network::Deny | Network::Hosts, true) => seccomp::Sockets::All,
             (Network::Allow, true) if scoped => seccomp::Sockets::All,
             (Network::Allow, _) => seccomp::Sockets::Internet,
-            (Network::Deny, false) => seccomp::Sockets::Pairs,
+            (Network::Deny | Network::Hosts, false) => seccomp::Sockets::Pairs,
         }
     }
 }

@@ -171,8 +171,9 @@ fn isolation(isolation: Isolation) -> &'static str {
 
 fn sandbox(task: &Task) -> String {
     let network = match task.network {
-        Network::Deny => "no network",
-        Network::Allow => "the network is reached",
+        Network::Deny => "no network".to_owned(),
+        Network::Hosts => format!("of the network only {}", task.hosts.join(", ")),
+        Network::Allow => "the network is reached".to_owned(),
     };
     match task.sandbox {
         sandbox::Mode::Off => "off: processes run with all rights of this user".to_owned(),

@@ -17,6 +17,7 @@ mod load;
 mod locate;
 mod matrix;
 mod matrix_spec;
+mod network_spec;
 mod resolve;
 mod rule_spec;
 mod schema;
@@ -104,6 +105,8 @@ pub struct Task {
     pub sandbox: crate::sandbox::Mode,
     /// Whether they reach the network.
     pub network: crate::sandbox::Network,
+    /// The hosts that they reach, in canonical form, where it is only some.
+    pub hosts: Vec<String>,
     /// Checks in order.
     pub checks: Vec<Arc<dyn Check>>,
     /// The schema of the structured answer, if the task demands one.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::batch_spec::{BatchSpec, GroupSpec};
 use super::matrix_spec::MatrixSpec;
+use super::network_spec::NetworkSpec;
 use super::rule_spec::RuleSpec;
 use super::trials_spec::TrialsSpec;
 use crate::check::{CheckSpec, SchemaSpec, TimeSpan};
@@ -57,8 +58,9 @@ pub struct TaskSpec {
     /// a warning in every report. `required`: whole, or the task is an error before the first model call. `off`: none.
     /// Default: `auto`.
     pub sandbox: Option<sandbox::Mode>,
-    /// Whether the sandbox reaches the network: `allow` or `deny`. Default: `deny`.
-    pub network: Option<sandbox::Network>,
+    /// What of the network the sandbox reaches: `deny`, `allow`, or a map with `hosts`, a list of the hosts that are reached.
+    /// Default: `deny`.
+    pub network: Option<NetworkSpec>,
     /// What the work is measured by, after the agent is done.
     #[serde(default)]
     pub checks: Vec<CheckSpec>,
@@ -295,7 +297,7 @@ pub struct DefaultsSpec {
     /// The sandbox of tasks that name none.
     pub sandbox: Option<sandbox::Mode>,
     /// The network of tasks that name none.
-    pub network: Option<sandbox::Network>,
+    pub network: Option<NetworkSpec>,
     /// Hooks, which run before those of the task.
     #[serde(default)]
     #[schemars(schema_with = "hooks_schema")]
@@ -328,8 +330,9 @@ pub struct PolicySpec {
     pub tools: Option<Vec<String>>,
     /// The least that a task's sandbox may be: `off`, `auto` or `required`. Default: `off`.
     pub sandbox: Option<sandbox::Mode>,
-    /// `deny`: no task reaches the network. Default: `allow`.
-    pub network: Option<sandbox::Network>,
+    /// The most that a task reaches of the network. `deny`: nothing. A map with `hosts`: only hosts of this list.
+    /// Default: `allow`.
+    pub network: Option<NetworkSpec>,
 }
 
 /// The modes by all their names, the aliases included.

@@ -19,6 +19,7 @@ mod batch;
 mod ci;
 mod checks;
 mod corpus;
+mod egress;
 mod endings;
 mod escapes;
 mod examples;

@@ -847,7 +847,7 @@ fn a_policy_names_the_least_sandbox_and_no_network() {
 }
 
 /// One task on a machine that has these layers; gives the outcome, the events and the number of model calls.
-async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
+pub(crate) async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
     let (_dir, root) = batch::place();
     let yaml = format!("tools: [Bash]\n{yaml}");
     let job = batch::job(&root, "t", &yaml, batch::done());

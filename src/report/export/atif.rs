@@ -320,6 +320,7 @@ impl<W: Write> Exporter for Atif<W> {
             | Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::ResultsAppended { .. }
+            | Kind::ConnectionFinished(_)
             | Kind::WorkspaceCompared { .. }
             | Kind::TasksNotRun { .. }
             | Kind::RunInterrupted { .. }

@@ -362,6 +362,7 @@ impl<W: Write> Exporter for StreamJson<W> {
             Kind::TaskFinished(finished) => self.finished(event, finished),
             Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
+            | Kind::ConnectionFinished(_)
             | Kind::WorkspaceCompared { .. }
             | Kind::TasksNotRun { .. }
             | Kind::RunInterrupted { .. }

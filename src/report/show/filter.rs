@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::event::{CheckResult, Event, HookResult, Kind, ToolResultKind};
+use crate::event::{CheckResult, ConnectionResult, Event, HookResult, Kind, ToolResultKind};
 
 /// What is looked for. Without any demand, everything is shown; of several, an event has to meet all, but that `denied` and
 /// `errors` together mean either.
@@ -90,6 +90,7 @@ impl<'a> Filtering<'a> {
             Kind::Warned { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
+            | Kind::ConnectionFinished(_)
             | Kind::NoteAppended { .. }
             | Kind::ResultsAppended { .. }
             | Kind::TasksNotRun { .. }
@@ -118,6 +119,7 @@ fn is_denial(kind: &Kind) -> bool {
         Kind::ToolDecided(decided) => !decided.allowed,
         Kind::ToolFinished(finished) => finished.result == ToolResultKind::Denied,
         Kind::HookFinished(hook) => hook.result == HookResult::Blocked,
+        Kind::ConnectionFinished(connection) => connection.is_denial,
         _ => false,
     }
 }
@@ -126,6 +128,7 @@ fn is_error(kind: &Kind) -> bool {
     match kind {
         Kind::ModelRetried { .. } => true,
         Kind::HookFinished(hook) => hook.result == HookResult::Failed,
+        Kind::ConnectionFinished(connection) => connection.result == ConnectionResult::Failed,
         Kind::CheckFinished(check) => check.result != CheckResult::Passed,
         Kind::ToolFinished(finished) => match finished.result {
             ToolResultKind::Ok | ToolResultKind::Denied => false,

@@ -12,8 +12,8 @@ use super::account::{bypass_warning, cost};
 use super::transcript::{Damage, Ending};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::{
-    AssistantReplied, CheckResult, Event, HookFinished, HookResult, Kind, TaskFinished,
-    TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, CheckResult, ConnectionFinished, ConnectionResult, Event, HookFinished,
+    HookResult, Kind, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
 };
 use crate::outcome::Verdict;
 use crate::text::{self, workflow};
@@ -190,6 +190,7 @@ impl<W: Write> Screen<'_, W> {
             Kind::HookFinished(hook) => self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),
             Kind::ToolFinished(finished) => self.tool(finished),
+            Kind::ConnectionFinished(connection) => self.connection(connection),
             Kind::WorkspaceCompared(compared) => {
                 let changes = &compared.changes;
                 self.say(Paint::Plain, "")?;
@@ -303,6 +304,26 @@ impl<W: Write> Screen<'_, W> {
             self.say(Paint::Plain, &call)?;
         }
         Ok(())
+    }
+
+    fn connection(&mut self, connection: &ConnectionFinished) -> io::Result<()> {
+        let (paint, did) = match connection.result {
+            ConnectionResult::Allowed => (Paint::Dim, "connected to"),
+            ConnectionResult::Refused => (Paint::Bad, "refused the network to"),
+            ConnectionResult::Failed => (Paint::Bad, "not connected to"),
+        };
+        let reason = if connection.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", text::one_line(&connection.reason, 600))
+        };
+        let line = format!(
+            "  {did} {}: {} sent, {} received{reason}",
+            text::one_line(&connection.host, 300),
+            text::bytes(connection.sent_bytes),
+            text::bytes(connection.received_bytes)
+        );
+        self.say(paint, &line)
     }
 
     fn hook(&mut self, hook: &HookFinished) -> io::Result<()> {

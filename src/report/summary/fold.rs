@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{self, CheckRecord, Denial, HookRecord, Kept, StepRecord, Warning};
+use super::record::{self, CheckRecord, Denial, HookRecord, HostRecord, Kept, StepRecord, Warning};
 use super::repeats::Repeats;
 use super::task::TaskSummary;
 use crate::event::{
-    AssistantReplied, Change, CheckFinished, Concern, Event, HookFinished, HookResult, Kind,
-    Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, Change, CheckFinished, Concern, ConnectionFinished, ConnectionResult, Event,
+    HookFinished, HookResult, Kind, Omitted, RuleRecord, TaskFinished, TaskStarted, ToolDecided,
+    ToolFinished, ToolResultKind,
 };
 use crate::outcome::Outcome;
 use crate::report::plan::PlannedTask;
@@ -119,6 +120,7 @@ impl TaskSummary {
             Kind::HookFinished(hook) => self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),
             Kind::ToolFinished(finished) => self.tool(finished),
+            Kind::ConnectionFinished(connection) => self.connection(connection),
             Kind::ResultsAppended { step, .. } => self.now(format!("going on after step {step}")),
             Kind::WorkspaceCompared(compared) => {
                 for change in &compared.changes {
@@ -281,6 +283,47 @@ impl TaskSummary {
             would_ask: decided.would_ask,
             expected: false,
         });
+    }
+
+    fn connection(&mut self, connection: &ConnectionFinished) {
+        let host = record::name(&connection.host);
+        if !self.hosts.items.iter().any(|known| known.host == host) {
+            self.hosts.push(HostRecord {
+                host: host.clone(),
+                allowed: 0,
+                refused: 0,
+                failed: 0,
+                sent_bytes: 0,
+                received_bytes: 0,
+            });
+        }
+        if let Some(known) = self.hosts.items.iter_mut().find(|known| known.host == host) {
+            match connection.result {
+                ConnectionResult::Allowed => known.allowed += 1,
+                ConnectionResult::Refused => known.refused += 1,
+                ConnectionResult::Failed => known.failed += 1,
+            }
+            known.sent_bytes = known.sent_bytes.saturating_add(connection.sent_bytes);
+            known.received_bytes = known
+                .received_bytes
+                .saturating_add(connection.received_bytes);
+        }
+        if connection.is_denial {
+            let suggestion = (connection.reason.contains("not in the task's list"))
+                .then(|| format!("add `{host}` to `network.hosts`"));
+            self.denials.push(Denial {
+                step: self.steps,
+                tool_use_id: String::new(),
+                tool: "network".to_owned(),
+                input: host,
+                class: "network".to_owned(),
+                reason: record::sentence(&connection.reason),
+                rule: None,
+                suggestion,
+                would_ask: false,
+                expected: false,
+            });
+        }
     }
 
     fn tool(&mut self, finished: &ToolFinished) {

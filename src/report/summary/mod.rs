@@ -22,7 +22,8 @@ use crate::usage::{Usage, Usd};
 
 pub use compared::{Baseline, Before, Class, Compared, Gate, Measure, Shift};
 pub use record::{
-    AttemptRecord, CheckRecord, Denial, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
+    AttemptRecord, CheckRecord, Denial, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    Warning,
 };
 pub use task::TaskSummary;
 

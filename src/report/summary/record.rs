@@ -87,6 +87,23 @@ pub struct Denial {
     pub expected: bool,
 }
 
+/// What went to and from a host through the runner's proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HostRecord {
+    /// The host, or what was asked for instead of one.
+    pub host: String,
+    /// Connections that were made.
+    pub allowed: u64,
+    /// Connections that were refused.
+    pub refused: u64,
+    /// Connections that could not be made.
+    pub failed: u64,
+    /// Bytes to the host.
+    pub sent_bytes: u64,
+    /// Bytes from the host.
+    pub received_bytes: u64,
+}
+
 /// A hook that blocked or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HookRecord {
@@ -193,6 +210,7 @@ pub(super) fn sandbox(value: &SandboxRecord) -> SandboxRecord {
     SandboxRecord {
         mode: name(&value.mode),
         network: name(&value.network),
+        hosts: list(&value.hosts),
         used: value.used,
         layers: list(&value.layers),
         held: list(&value.held),

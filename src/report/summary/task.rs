@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 
 use super::compared::Compared;
 use super::record::{
-    AttemptRecord, CheckRecord, Denial, HookRecord, Kept, RepeatedCall, StepRecord, Warning,
+    AttemptRecord, CheckRecord, Denial, HookRecord, HostRecord, Kept, RepeatedCall, StepRecord,
+    Warning,
 };
 use super::repeats::Repeats;
 use super::trials::TrialsSoFar;
@@ -79,6 +80,8 @@ pub struct TaskSummary {
     pub tool_errors: u64,
     /// Calls that were not allowed.
     pub denials: Kept<Denial>,
+    /// The hosts that processes asked the runner's proxy for.
+    pub hosts: Kept<HostRecord>,
     /// Hooks that blocked on purpose.
     pub hooks_blocked: u64,
     /// Hooks that did not work.
@@ -178,6 +181,7 @@ impl TaskSummary {
             calls_by_tool: BTreeMap::new(),
             tool_errors: 0,
             denials: Kept::default(),
+            hosts: Kept::default(),
             hooks_blocked: 0,
             hooks_failed: 0,
             hooks: Kept::default(),

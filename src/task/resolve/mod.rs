@@ -265,6 +265,7 @@ impl<'a> Project<'a> {
         model::check_policy(self, findings);
         tools::check_policy(self, findings);
         permissions::check_policy(self, findings);
+        sandbox::check_policy(self, findings);
         quarantine::check_list(self, findings);
     }
 }
@@ -327,7 +328,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let permissions = permissions::resolve(cx, &tools, findings);
     let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
     let workspace = workspace::resolve(cx, findings);
-    let (sandbox, network) = sandbox::resolve(cx, findings);
+    let (sandbox, network, hosts) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
     let mut allow = permissions.allow;
@@ -359,6 +360,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         include_ignored: workspace.include_ignored,
         sandbox,
         network,
+        hosts,
         checks: checks.list,
         quarantine,
         output_schema: checks.output_schema,

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use super::{At, Context, Findings, Origin};
+use super::super::network_spec::NetworkSpec;
+use super::{At, Context, Findings, Origin, Project};
+use crate::policy::url::host_name;
 use crate::sandbox::{Mode, Network};
 use crate::task::Task;
 
-pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> (Mode, Network) {
-    (mode(cx, findings), network(cx, findings))
+pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> (Mode, Network, Vec<String>) {
+    let mode = mode(cx, findings);
+    let (network, hosts) = network(cx, mode, findings);
+    (mode, network, hosts)
 }
 
 fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
@@ -38,19 +42,91 @@ fn mode(cx: &Context<'_>, findings: &mut Findings) -> Mode {
     named.value
 }
 
-fn network(cx: &Context<'_>, findings: &mut Findings) -> Network {
-    let named = cx.pick(cx.spec.network, |defaults| defaults.network, &["network"]);
+/// What of the network is reached, and the hosts where it is only some.
+fn network(cx: &Context<'_>, mode: Mode, findings: &mut Findings) -> (Network, Vec<String>) {
+    let named = cx.pick(
+        cx.spec.network.as_ref(),
+        |defaults| defaults.network.as_ref(),
+        &["network"],
+    );
     let Some(named) = named else {
-        return Network::default();
+        return (Network::default(), Vec::new());
     };
+    let (network, hosts) = match named.value {
+        NetworkSpec::Deny => (Network::Deny, Vec::new()),
+        NetworkSpec::Allow => (Network::Allow, Vec::new()),
+        NetworkSpec::Hosts(list) => {
+            let hosts = hosts(list, &named.origin, findings);
+            // An empty list is no list that lets everything through.
+            let some = if hosts.is_empty() {
+                Network::Deny
+            } else {
+                Network::Hosts
+            };
+            (some, hosts)
+        }
+    };
+    if network == Network::Hosts && mode == Mode::Off {
+        findings.error(
+            &named.origin,
+            "only the sandbox can hold a task to some hosts, and it is `off`",
+            Some("use `sandbox: auto` or `sandbox: required`, or say `network: allow`"),
+        );
+    }
     if let Some(project) = cx.project
-        && let Some(most) = project.spec.policy.network
-        && named.value > most
+        && let Some(most) = &project.spec.policy.network
+        && let Some(message) = beyond(network, &hosts, most)
     {
-        let message = "the policy allows no network".to_owned();
         findings.beyond_policy(&named.origin, message, &project.policy.origin(&["network"]));
     }
-    named.value
+    (network, hosts)
+}
+
+/// What of it the policy does not allow, in words.
+fn beyond(network: Network, hosts: &[String], most: &NetworkSpec) -> Option<String> {
+    let allowed: Vec<String> = match most {
+        NetworkSpec::Allow => return None,
+        NetworkSpec::Deny => Vec::new(),
+        NetworkSpec::Hosts(list) => list
+            .iter()
+            .filter_map(|host| host_name(host).ok())
+            .collect(),
+    };
+    if network == Network::Deny {
+        return None;
+    }
+    if allowed.is_empty() {
+        return Some("the policy allows no network".to_owned());
+    }
+    if network == Network::Allow {
+        return Some("the policy allows only some hosts of the network".to_owned());
+    }
+    let other = hosts.iter().find(|host| !allowed.contains(host))?;
+    Some(format!("the policy does not allow the host `{other}`"))
+}
+
+/// The hosts in canonical form, each once.
+fn hosts(list: &[String], origin: &Origin<'_>, findings: &mut Findings) -> Vec<String> {
+    let mut hosts: Vec<String> = Vec::new();
+    for host in list {
+        match host_name(host) {
+            Ok(host) if hosts.contains(&host) => {}
+            Ok(host) => hosts.push(host),
+            Err(why) => findings.error(
+                origin,
+                format!("the host `{host}` {why}"),
+                Some("name each host alone and in full, as in `static.crates.io`: no wildcard, scheme, port or path"),
+            ),
+        }
+    }
+    hosts
+}
+
+/// Looks at the hosts of the policy.
+pub(super) fn check_policy(project: &Project<'_>, findings: &mut Findings) {
+    if let Some(NetworkSpec::Hosts(list)) = &project.spec.policy.network {
+        hosts(list, &project.policy.origin(&["network"]), findings);
+    }
 }
 
 /// A directory that holds the home of whoever runs us, or the whole machine, is not to be given to a task whose processes
