@@ -271,7 +271,10 @@ fn batch(
         .unwrap_or_else(|| PROJECT_FILE.into());
     let mut never_write = task_files;
     never_write.push(settings.base.join(project));
-    let pinned = Pinned::new(never_write.clone());
+    // The tasks of a matrix have one file.
+    never_write.sort();
+    never_write.dedup();
+    let pinned = Pinned::new(never_write.iter().cloned(), clock);
     never_write.push(out.clone());
     Ok(Batch {
         jobs,
@@ -296,7 +299,7 @@ fn batch(
         redactor: Arc::clone(redactor),
         clock,
         watchers,
-        never_write,
+        never_write: never_write.into(),
         pinned,
         closed: settings.runner_files(),
         extra_tools: Vec::new(),

@@ -123,7 +123,7 @@ pub struct Task {
 }
 
 /// `provider/model`, resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ModelRef {
     /// `scripted/FILE`: the script, absolute.
     Scripted {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use agent_batch::agent::Shutdown;
 use agent_batch::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
@@ -13,6 +14,7 @@ use agent_batch::model::scripted::{Script, Scripted};
 use agent_batch::model::{Listener, Model, ModelError, Reply, Request};
 use agent_batch::outcome::{Outcome, Stop};
 use agent_batch::proc::Launcher;
+use agent_batch::redact::Redactor;
 use agent_batch::task::{self, LoadOptions, TaskFile};
 use agent_batch::usage::ModelFacts;
 use async_trait::async_trait;
@@ -657,15 +659,13 @@ impl Model for Bomb {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().canonicalize().unwrap();
+/// A batch of these tasks, one after the other, with their models.
+fn in_process(root: &Path, tasks: Vec<(String, Arc<dyn Model>)>, recording: &SharedSink) -> Batch {
     let (repo, out) = (root.join("repo"), root.join("out"));
     fs::create_dir_all(&repo).unwrap();
     fs::create_dir_all(&out).unwrap();
     fs::write(root.join("s.yaml"), "- text: done\n").unwrap();
-    let jobs = ["crashes", "works"].map(|name| {
+    let job = |(name, model): (String, Arc<dyn Model>)| {
         let file = root.join(format!("{name}.yaml"));
         fs::write(
             &file,
@@ -673,7 +673,7 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
         )
         .unwrap();
         let options = LoadOptions {
-            cwd: root.clone(),
+            cwd: root.to_path_buf(),
             ..LoadOptions::default()
         };
         let file = TaskFile {
@@ -681,42 +681,104 @@ async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
             absolute: file,
         };
         let task = task::load(&[file], None, &options).unwrap().tasks.remove(0);
-        let script = Script::parse("s.yaml", "- text: done\n").unwrap();
-        let model: Arc<dyn Model> = if name == "crashes" {
-            Arc::new(Bomb)
-        } else {
-            Arc::new(Scripted::new("scripted/s.yaml", script))
-        };
         Job {
             task: Arc::new(task),
             model,
             judges: BTreeMap::new(),
             earlier: Vec::new(),
         }
-    });
-    let recording = Arc::new(Mutex::new(Recording::default()));
-    let batch = Batch {
-        jobs: jobs.to_vec(),
+    };
+    Batch {
+        jobs: tasks.into_iter().map(job).collect(),
         parallel: 1,
         rules: Rules::default(),
         purse: None,
         journal: Journal::default(),
-        base: root.clone(),
-        scratch: Scratch::create(&root, &out, false).unwrap(),
+        base: root.to_path_buf(),
+        scratch: Scratch::create(root, &out, false).unwrap(),
         out,
         keep_workspaces: false,
         launcher: Launcher::new("/nowhere".into()),
         environment: BTreeMap::new(),
         redactor: Arc::default(),
         clock: Clock::system(),
-        watchers: vec![Arc::clone(&recording) as SharedSink],
-        never_write: Vec::new(),
+        watchers: vec![Arc::clone(recording)],
+        never_write: [].into(),
         pinned: Pinned::default(),
         closed: Vec::new(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
-    };
-    Arc::new(batch).run(&Shutdown::default()).await;
+    }
+}
+
+/// A model that answers once, and counts who holds the batch's redactor meanwhile: transcript, hooks and checks of every
+/// attempt do.
+struct Census {
+    redactor: Mutex<Weak<Redactor>>,
+    holders: Mutex<Vec<usize>>,
+    answer: Scripted,
+}
+
+#[async_trait]
+impl Model for Census {
+    fn name(&self) -> &str {
+        "census/1"
+    }
+    fn facts(&self) -> Option<ModelFacts> {
+        None
+    }
+    async fn reply(
+        &self,
+        request: Request<'_>,
+        listener: &dyn Listener,
+    ) -> Result<Reply, ModelError> {
+        let holders = self.redactor.lock().unwrap().strong_count();
+        self.holders.lock().unwrap().push(holders);
+        self.answer.reply(request, listener).await
+    }
+}
+
+fn scripted(replies: &str) -> Scripted {
+    Scripted::new("scripted/s.yaml", Script::parse("s.yaml", replies).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_finished_task_nothing_is_left_when_the_next_one_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let census = Arc::new(Census {
+        redactor: Mutex::default(),
+        holders: Mutex::default(),
+        answer: scripted("- text: done\n"),
+    });
+    let tasks = (0..20).map(|n| (format!("t{n}"), Arc::clone(&census) as Arc<dyn Model>));
+    let recording: SharedSink = Arc::new(Mutex::new(Recording::default()));
+    let batch = Arc::new(in_process(&root, tasks.collect(), &recording));
+    *census.redactor.lock().unwrap() = Arc::downgrade(&batch.redactor);
+    batch.run(&Shutdown::default()).await;
+    let holders = census.holders.lock().unwrap();
+    assert_eq!(holders.len(), 20);
+    assert!(holders[0] > 1, "an attempt holds it: {holders:?}");
+    assert!(
+        holders.iter().all(|count| *count == holders[0]),
+        "{holders:?}"
+    );
+    assert_eq!(Arc::strong_count(&batch.redactor), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_in_one_task_is_its_result_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let recording = Arc::new(Mutex::new(Recording::default()));
+    let tasks: Vec<(String, Arc<dyn Model>)> = vec![
+        ("crashes".to_owned(), Arc::new(Bomb)),
+        ("works".to_owned(), Arc::new(scripted("- text: done\n"))),
+    ];
+    let watcher = Arc::clone(&recording) as SharedSink;
+    Arc::new(in_process(&root, tasks, &watcher))
+        .run(&Shutdown::default())
+        .await;
     let events = recording.lock().unwrap().events().to_vec();
     let ended = |name: &str| {
         let of = events

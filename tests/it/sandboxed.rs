@@ -897,7 +897,7 @@ async fn on_machine(layers: Layers, yaml: &str) -> (Outcome, Vec<Event>) {
         redactor: Arc::default(),
         clock: Clock::system(),
         watchers: vec![Arc::clone(&recording) as SharedSink],
-        never_write: Vec::new(),
+        never_write: [].into(),
         pinned: Pinned::default(),
         closed: Vec::new(),
         extra_tools: Vec::new(),
