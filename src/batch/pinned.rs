@@ -34,7 +34,11 @@ pub struct Pinned {
     /// How many looks have begun.
     begun: AtomicU64,
     state: Mutex<State>,
+    program: Option<(PathBuf, Option<Identity>)>,
 }
+
+/// Device, inode, size and time of the last change of a program. A program that runs cannot be written, only replaced.
+type Identity = [u64; 4];
 
 #[derive(Debug, Default)]
 struct State {
@@ -80,10 +84,18 @@ impl Pinned {
                 look: 0,
                 changed: Vec::new(),
             }),
+            program: None,
         }
     }
 
-    /// The files that are not what they were, sorted: found by a look that began after this was called. Needs a runtime of
+    /// Pins our own program too: it starts every process of the run once more, as their supervisor.
+    #[must_use]
+    pub fn with_program(mut self, program: &Path) -> Self {
+        self.program = Some((program.to_path_buf(), identity(program)));
+        self
+    }
+
+    /// The files that are not what they were, sorted, and the program behind them: found by a look that began after this was called. Needs a runtime of
     /// several threads, as it reads files.
     pub async fn changed(&self) -> Vec<PathBuf> {
         let arrived = self.begun.load(Ordering::SeqCst);
@@ -93,8 +105,11 @@ impl Pinned {
             state.look = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
             let now = self.clock.now().unix_timestamp();
             state.changed = block_in_place(|| {
-                let changed = state.files.iter_mut().filter_map(|pin| pin.look(now));
-                changed.map(Path::to_path_buf).collect()
+                let files = state.files.iter_mut().filter_map(|pin| pin.look(now));
+                let files = files.map(Path::to_path_buf);
+                let program = self.program.iter();
+                let program = program.filter(|(path, before)| identity(path) != *before);
+                files.chain(program.map(|(path, _)| path.clone())).collect()
             });
         }
         state.changed.clone()
@@ -129,6 +144,12 @@ impl Stamp {
             modified: (found.mtime(), found.mtime_nsec()),
         })
     }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let found = std::fs::metadata(path).ok()?;
+    let changed = found.mtime().cast_unsigned();
+    Some([found.dev(), found.ino(), found.size(), changed])
 }
 
 fn hash(path: &Path) -> io::Result<[u8; 32]> {
@@ -213,5 +234,17 @@ mod tests {
         assert_eq!(pinned.begun.load(Ordering::SeqCst), 1);
         pinned.changed().await;
         assert_eq!(pinned.begun.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_program_that_is_replaced_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, other) = (dir.path().join("program"), dir.path().join("other"));
+        fs::write(&program, "one").unwrap();
+        let pinned = Pinned::new([], Clock::system()).with_program(&program);
+        assert!(pinned.changed().await.is_empty());
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &program).unwrap();
+        assert_eq!(pinned.changed().await, [program]);
     }
 }

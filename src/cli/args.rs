@@ -129,6 +129,10 @@ impl From<GateArg> for crate::report::summary::Gate {
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) tasks: TaskArgs,
+    /// Run although an event of GitHub started the job that anybody can cause (`issue_comment`, `pull_request_target` ..):
+    /// only tasks that start no process and have no network
+    #[arg(long)]
+    pub(super) allow_untrusted_trigger: bool,
     /// Run directory: transcripts and reports
     #[arg(long, short, value_name = "DIR", default_value = "agent-batch-results")]
     pub(super) out: PathBuf,

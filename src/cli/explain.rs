@@ -111,7 +111,7 @@ fn policy_of(task: &Task, settings: &Settings) -> Policy {
             output: None,
             never_write,
             never_write_in_run: Arc::default(),
-            closed: settings.runner_files(),
+            closed: settings.closed_files(),
         },
     }
 }

@@ -9,7 +9,7 @@ use globset::GlobBuilder;
 use crate::batch::Job;
 use crate::batch::plan::filter::Filter;
 use crate::cli::args::{RunArgs, TaskArgs};
-use crate::cli::settings::Settings;
+use crate::cli::settings::{KEY, KEY_FILE, Settings};
 use crate::cli::{fail, say};
 use crate::clock::Clock;
 use crate::file;
@@ -22,8 +22,6 @@ use crate::outcome::Exit;
 use crate::task::{self, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Task, TaskFile};
 use crate::text;
 
-/// The variable that holds the key of the Messages API.
-const KEY: &str = "ANTHROPIC_API_KEY";
 /// The variable that names another address of it.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";
 
@@ -354,13 +352,16 @@ fn anthropic(
     settings: &Settings,
     gate: &Arc<Gate>,
 ) -> Result<Anthropic, ModelError> {
-    let key = settings.variable(KEY).ok_or_else(|| ModelError {
+    let auth = |message| ModelError {
         kind: ModelErrorKind::Auth,
-        message: format!(
-            "`anthropic/{id}` needs an API key: set {KEY}; it is read from the environment only"
-        ),
+        message,
+    };
+    let key = settings.api_key().map_err(auth)?.ok_or_else(|| {
+        auth(format!(
+            "`anthropic/{id}` needs an API key: set {KEY}, or let {KEY_FILE} name a file that holds it"
+        ))
     })?;
-    let mut wanted = anthropic::Settings::new(crate::redact::Secret::new(key.to_owned()));
+    let mut wanted = anthropic::Settings::new(key);
     if let Some(base_url) = settings.variable(BASE_URL) {
         base_url.clone_into(&mut wanted.base_url);
     }

@@ -17,6 +17,7 @@ mod run;
 mod schema;
 mod settings;
 mod show;
+mod trigger;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

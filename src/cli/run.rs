@@ -14,7 +14,7 @@ use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
-use crate::cli::{baseline, fail, github, load, redactor, say};
+use crate::cli::{baseline, fail, github, load, redactor, say, trigger};
 use crate::clock::Clock;
 use crate::event::{Event, Kind, SharedSink, Sink};
 use crate::model::gate::Gate;
@@ -24,6 +24,7 @@ use crate::report::baseline::compare;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
+use crate::sandbox;
 use crate::task::{BatchLimits, PROJECT_FILE, Task};
 use crate::text;
 
@@ -46,6 +47,12 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    if let Some(why) = trigger::refusal(settings, args.allow_untrusted_trigger, &loaded.tasks) {
+        return fail(Exit::Usage, &why);
+    }
+    if let Some(warning) = superuser(&loaded.tasks, settings) {
+        say(&warning);
+    }
     let limits = narrowed(loaded.batch, args);
     let gate = Arc::new(Gate::new(args.jobs.into()));
     let clock = Clock::system();
@@ -117,6 +124,37 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         settings.github(args.github),
         settings,
     )
+}
+
+/// Says so where tasks without a sandbox could do everything on this machine. In a sandbox no program gains rights, `sudo`
+/// included; `sandbox: off` is the operator's word, and what it means here is said before the first call.
+fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let open = tasks
+        .iter()
+        .filter(|task| task.sandbox == sandbox::Mode::Off && trigger::starts_processes(task))
+        .count();
+    if open == 0 {
+        return None;
+    }
+    let search = settings.variable("PATH").unwrap_or_default();
+    let sudo = std::env::split_paths(search).map(|directory| directory.join("sudo"));
+    let is_setuid = |path: PathBuf| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o4000 != 0)
+    };
+    let how = if rustix::process::geteuid().is_root() {
+        "run as root"
+    } else if sudo.into_iter().any(is_setuid) {
+        "can become root where `sudo` asks for no password"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "warning: the sandbox is off for {}, whose processes {how}: nothing on this machine is closed to them, the model's key \
+         included",
+        text::plural(open as u64, "task")
+    ))
 }
 
 /// Whether a limit on money can be held: all models need known prices.
@@ -274,7 +312,7 @@ fn batch(
     // The tasks of a matrix have one file.
     never_write.sort();
     never_write.dedup();
-    let pinned = Pinned::new(never_write.iter().cloned(), clock);
+    let pinned = Pinned::new(never_write.iter().cloned(), clock).with_program(&settings.program);
     never_write.push(out.clone());
     Ok(Batch {
         jobs,
@@ -301,7 +339,7 @@ fn batch(
         watchers,
         never_write: never_write.into(),
         pinned,
-        closed: settings.runner_files(),
+        closed: settings.closed_files(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
     })

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::{FormArgs, When};
+use crate::file;
 use crate::redact::Secret;
 use crate::report::Forms;
 
@@ -21,6 +22,13 @@ pub(super) struct Settings {
     /// Whether stderr is a terminal.
     pub(super) terminal: bool,
 }
+
+/// The variable that holds the key of the Messages API.
+pub(super) const KEY: &str = "ANTHROPIC_API_KEY";
+/// The variable that names a file with the key.
+pub(super) const KEY_FILE: &str = "ANTHROPIC_API_KEY_FILE";
+/// The largest file with a key, in bytes.
+const LARGEST_KEY: u64 = 64 * 1024;
 
 /// Parts of a variable's name that make its value a secret.
 const SECRET_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
@@ -70,6 +78,24 @@ impl Settings {
         self.variable(name).map(Path::new)
     }
 
+    /// The key of the Messages API: what the file that `ANTHROPIC_API_KEY_FILE` names holds, or the variable itself. A key in
+    /// a file never stands in our environment block.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is empty.
+    pub(super) fn api_key(&self) -> Result<Option<Secret>, String> {
+        let Some(path) = self.file(KEY_FILE) else {
+            return Ok(self.variable(KEY).map(|key| Secret::new(key.to_owned())));
+        };
+        let told = |why: &dyn std::fmt::Display| format!("{KEY_FILE}: `{}` {why}", path.display());
+        let text = file::read_text(&self.base.join(path), LARGEST_KEY)
+            .map_err(|error| told(&format_args!("could not be read: {error}")))?;
+        match text.trim() {
+            "" => Err(told(&"is empty")),
+            key => Ok(Some(Secret::new(key.to_owned()))),
+        }
+    }
+
     /// Values that must never be stored or shown.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_secret = |name: &str| {
@@ -80,11 +106,18 @@ impl Settings {
         let secrets = self.environment.iter().filter(|(name, _)| is_secret(name));
         secrets
             .map(|(_, value)| Secret::new(value.clone()))
+            .chain(self.api_key().ok().flatten())
             .collect()
     }
 
-    /// The CI runner's command files: closed to every task.
-    pub(super) fn runner_files(&self) -> Vec<PathBuf> {
+    /// Files that are closed to every task: the CI runner's command files, and the one with our key.
+    pub(super) fn closed_files(&self) -> Vec<PathBuf> {
+        let key = self.file(KEY_FILE).map(|path| self.base.join(path));
+        self.runner_files().into_iter().chain(key).collect()
+    }
+
+    /// The CI runner's command files.
+    fn runner_files(&self) -> Vec<PathBuf> {
         let files = RUNNER_FILES.iter().filter_map(|name| self.file(name));
         let directory = |file: &Path| {
             let parent = file

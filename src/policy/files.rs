@@ -160,7 +160,7 @@ impl<'a> File<'a> {
         let forms = self.forms();
         if forms.iter().any(|path| protect::is_closed(path, roots)) {
             let why = format!(
-                "{} is a command file of the CI runner, closed in every mode",
+                "{} is a command file of the CI runner or holds a key, closed in every mode",
                 self.shown()
             );
             return Err(Refused::new("protected", why));

@@ -207,6 +207,72 @@ fn is_public_v6(v6: Ipv6Addr) -> bool {
     }
 }
 
+/// Whether a program that takes addresses loosely (`curl`) could understand a word as the metadata service of a cloud or
+/// another link-local address, in whatever spelling. Those hand out credentials to whoever asks from this machine.
+pub(super) fn names_metadata(word: &str) -> bool {
+    let word = word.trim().to_ascii_lowercase();
+    let rest = word
+        .split_once("://")
+        .map_or(word.as_str(), |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let inner = host.strip_prefix('[').and_then(|host| host.split_once(']'));
+    if let Some((inner, _)) = inner {
+        let inner = inner.split('%').next().unwrap_or_default();
+        return inner.parse::<Ipv6Addr>().map_or(true, is_metadata_v6);
+    }
+    let host = host.split(':').next().unwrap_or_default();
+    let host = host.strip_suffix('.').unwrap_or(host);
+    // A web address whose host is put together from pieces could be any.
+    let composed = |c: char| matches!(c, '{' | '[' | '%') || !c.is_ascii();
+    if word.contains("://") && host.contains(composed) {
+        return true;
+    }
+    loose_v4(host).is_some_and(is_metadata_v4)
+        || matches!(
+            host,
+            "metadata"
+                | "metadata.goog"
+                | "metadata.google.internal"
+                | "instance-data"
+                | "instance-data.ec2.internal"
+                | "instance-data.ec2.amazonaws.com"
+        )
+        || ["169.254.169.254", "169-254-169-254"]
+            .iter()
+            .any(|address| host.contains(address))
+}
+
+/// One to four numbers, decimal, octal or hexadecimal, of which the last fills what is left: as the C library reads it.
+fn loose_v4(host: &str) -> Option<Ipv4Addr> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(if digits.is_empty() { "0" } else { digits }, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8).ok(),
+        None => text.parse().ok(),
+    };
+    let numbers: Vec<u32> = host.split('.').map(number).collect::<Option<_>>()?;
+    let (last, first) = numbers.split_last()?;
+    if first.len() > 3 || first.iter().any(|number| *number > 255) {
+        return None;
+    }
+    let mut bits = *last;
+    for (place, number) in first.iter().enumerate() {
+        bits |= number << (24 - 8 * place);
+    }
+    Some(Ipv4Addr::from(bits))
+}
+
+fn is_metadata_v4(v4: Ipv4Addr) -> bool {
+    // Beside link-local, three clouds have chosen addresses of their own.
+    v4.is_link_local()
+        || [[168, 63, 129, 16], [100, 100, 100, 200], [192, 0, 0, 192]].contains(&v4.octets())
+}
+
+fn is_metadata_v6(v6: Ipv6Addr) -> bool {
+    let mapped = v6.to_ipv4().is_some_and(is_metadata_v4);
+    mapped || v6.segments()[0] & 0xffc0 == 0xfe80 || v6.segments()[..2] == [0xfd00, 0xec2]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +344,42 @@ mod tests {
             "domain:*.*.x",
         ] {
             assert!(Domain::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn metadata_services_are_known_in_every_spelling() {
+        for word in [
+            "http://169.254.169.254/latest",
+            "169.254.169.254",
+            "http://a@169.254.169.254:80/",
+            "http://2852039166/",
+            "http://0xa9fea9fe",
+            "http://0251.0376.0251.0376/",
+            "http://169.254.43518/",
+            "http://169.254.169.254.",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fd00:ec2::254]/",
+            "http://[fe80::1%25eth0]/",
+            "HTTP://Metadata.Google.Internal/x",
+            "http://169.254.169.{254,1}/",
+            "http://169.254.169.25%34/",
+            "http://169.254.169.254.nip.io/",
+            "http://100.100.100.200/",
+        ] {
+            assert!(names_metadata(word), "{word}");
+        }
+        for word in [
+            "https://example.org/169",
+            "localhost:8080/health",
+            "http://127.0.0.1:3000/{a,b}",
+            "http://[::1]:80/",
+            "http://10.0.0.1/",
+            "5",
+            "-s",
+            "",
+        ] {
+            assert!(!names_metadata(word), "{word}");
         }
     }
 }

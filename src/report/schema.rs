@@ -16,7 +16,15 @@ use super::json::Report;
 pub fn transcript() -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let schema = settings.into_generator().into_root_schema_for::<Event>();
-    titled(schema, "agent-batch transcript line")
+    let mut schema = titled(schema, "agent-batch transcript line");
+    if let Some(properties) = schema["properties"].as_object_mut() {
+        // The writer's, not the event's.
+        let described = "The last field: half of SHA-256 over this field of the line before and this line's bytes up to the \
+                         field. Missing in all lines of transcripts from before there was one.";
+        let chain = serde_json::json!({ "type": "string", "description": described, "pattern": "^[0-9a-f]{32}$" });
+        properties.insert("chain".to_owned(), chain);
+    }
+    schema
 }
 
 /// The schema of `summary.json`.

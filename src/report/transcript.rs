@@ -2,6 +2,9 @@
 //!
 //! A reader takes any file: a last line that was cut off when the process was killed, lines that are no events, bytes
 //! that are no text. What it cannot use it reports as [`Damage`] with the line's number, and goes on.
+//! The lines are chained by hashes, so one that was changed afterwards is damage too.
+
+mod chain;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -9,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Kind, Sink, VERSION};
 use crate::file;
+
+use chain::{Chain, Check};
 
 /// The longest line that is read, in bytes. A longer one is damage.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
@@ -20,6 +25,7 @@ pub struct Writer {
     file: File,
     /// A write failed, so the file may end in the middle of a line.
     torn: bool,
+    chain: Chain,
 }
 
 impl Writer {
@@ -43,6 +49,7 @@ impl Writer {
             path,
             file,
             torn: false,
+            chain: Chain::default(),
         }
     }
 
@@ -52,7 +59,9 @@ impl Writer {
             // Ends the torn line, so that only that one is lost.
             line.push(b'\n');
         }
+        let start = line.len();
         serde_json::to_writer(&mut line, event)?;
+        self.chain.close(&mut line, start);
         line.push(b'\n');
         self.torn = true;
         self.file.write_all(&line)?;
@@ -86,7 +95,7 @@ fn named(action: &str, path: &Path, error: &io::Error) -> io::Error {
     )
 }
 
-/// A line that is no event of this version.
+/// A line that is no event of this version, or not what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
@@ -148,6 +157,7 @@ pub struct Reader<R> {
     input: R,
     line: u64,
     buffer: Vec<u8>,
+    check: Check,
     /// The source failed; it is not asked again.
     failed: bool,
 }
@@ -169,6 +179,7 @@ impl<R: BufRead> Reader<R> {
             input,
             line: 0,
             buffer: Vec::new(),
+            check: Check::default(),
             failed: false,
         }
     }
@@ -184,6 +195,7 @@ impl<R: BufRead> Reader<R> {
             input: Box::new(self.input),
             line: self.line,
             buffer: self.buffer,
+            check: self.check,
             failed: self.failed,
         }
     }
@@ -206,11 +218,16 @@ impl<R: BufRead> Reader<R> {
         Ok(false)
     }
 
-    fn parse(&self, whole: bool) -> Result<Event, String> {
+    fn parse(&mut self, whole: bool) -> Result<Event, String> {
         if self.buffer.len() as u64 >= LONGEST_LINE {
+            self.check.lost();
             return Err(format!("the line is longer than {LONGEST_LINE} bytes"));
         }
-        let event: Event = serde_json::from_slice(&self.buffer).map_err(|error| {
+        let event = serde_json::from_slice::<Event>(&self.buffer);
+        if event.is_err() {
+            self.check.lost();
+        }
+        let event = event.map_err(|error| {
             if whole {
                 format!("not an event, at column {}", error.column())
             } else {
@@ -223,6 +240,7 @@ impl<R: BufRead> Reader<R> {
                 event.v
             ));
         }
+        self.check.line(&self.buffer)?;
         Ok(event)
     }
 }
@@ -234,11 +252,8 @@ impl<R: BufRead> Iterator for Reader<R> {
         while !self.failed {
             let filled = self.fill();
             self.line += 1;
-            let damage = |reason| Damage {
-                path: self.path.clone(),
-                line: self.line,
-                reason,
-            };
+            let (path, line) = (self.path.clone(), self.line);
+            let damage = |reason| Damage { path, line, reason };
             let whole = match filled {
                 Ok(whole) => whole,
                 Err(error) => {

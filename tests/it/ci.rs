@@ -1,4 +1,5 @@
-//! The CI examples in the documents: the commands that stand in them are run with the variables that each system sets.
+//! The CI examples in the documents: the commands that stand in them are run with the variables that each system sets. The example for GitHub
+//! is run as a whole, in `action.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn documents(name: &str) -> Vec<Value> {
 }
 
 /// Three tasks, and the program on the search path.
-fn checkout() -> Sandbox {
+pub(crate) fn checkout() -> Sandbox {
     let program = Path::new(env!("CARGO_BIN_EXE_agent-batch"))
         .parent()
         .unwrap();
@@ -43,8 +44,8 @@ fn passed(run: Run) -> Run {
     run
 }
 
-fn merged(run: &Run, summary: &str) {
-    let summary: Value = serde_json::from_str(&run.read(summary)).unwrap();
+pub(crate) fn merged(summary: &str) {
+    let summary: Value = serde_json::from_str(summary).unwrap();
     assert_eq!(summary["totals"]["passed"], 3);
     assert_eq!(summary["merge"]["directories"].as_array().unwrap().len(), 4);
 }
@@ -63,7 +64,7 @@ fn the_gitlab_example_runs_and_merges() {
         passed(sandbox.shell(&line));
     }
     let run = passed(sandbox.shell(&script("merge")));
-    merged(&run, "agent-batch-results/summary.json");
+    merged(&run.read("agent-batch-results/summary.json"));
     assert!(
         run.path(
             file["merge"]["artifacts"]["reports"]["junit"]
@@ -92,42 +93,5 @@ fn the_kubernetes_example_runs_is_killed_goes_on_and_merges() {
         passed(sandbox.shell(&line));
     }
     let run = passed(sandbox.shell(&script(&jobs[1])));
-    merged(&run, "results/merged/summary.json");
-}
-
-#[test]
-fn the_github_example_runs_and_merges() {
-    let sandbox = checkout();
-    let file = documents("github.yml").remove(0);
-    let step = |job: &str, name: &str| {
-        let steps = file["jobs"][job]["steps"].as_array().unwrap();
-        steps
-            .iter()
-            .find(|step| step["name"] == name)
-            .unwrap()
-            .clone()
-    };
-    let shard = step("agents", "Run this shard");
-    assert_eq!(
-        shard["env"]["AGENT_BATCH_JOB_INDEX"],
-        "${{ strategy.job-index }}"
-    );
-    assert_eq!(
-        shard["env"]["AGENT_BATCH_JOB_TOTAL"],
-        "${{ strategy.job-total }}"
-    );
-    let total = file["jobs"]["agents"]["strategy"]["matrix"]["shard"]
-        .as_array()
-        .unwrap()
-        .len();
-    for index in 0..total {
-        // What upload and download do: each artifact has a directory of its own.
-        let line = format!(
-            "export AGENT_BATCH_JOB_INDEX={index} AGENT_BATCH_JOB_TOTAL={total}; {} && mkdir -p shards && mv agent-batch-results shards/shard-{index}",
-            shard["run"].as_str().unwrap()
-        );
-        passed(sandbox.shell(&line));
-    }
-    let run = passed(sandbox.shell(step("merge", "Join the shards")["run"].as_str().unwrap()));
-    merged(&run, "agent-batch-results/summary.json");
+    merged(&run.read("results/merged/summary.json"));
 }

@@ -28,6 +28,70 @@ pub(crate) fn assert_reports_can_be_made_again(sandbox: &Sandbox, code: i32) {
 }
 
 #[test]
+fn a_transcript_that_was_changed_afterwards_never_passes() {
+    let sandbox = Sandbox::new()
+        .task("permissions: { on_denied: warn }\ntools: [Read, Bash]")
+        .script(
+            "replies:\n  - tool_calls: [{ name: Bash, input: { command: ls } }]\n  - text: Done.\n",
+        );
+    sandbox.run().exit(0);
+    let path = sandbox
+        .path()
+        .join("agent-batch-results")
+        .join(run_dir::transcript("task", 1));
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let joined = |lines: &[&str]| lines.join("\n") + "\n";
+    let edited = |from: &str, to: &str| {
+        assert!(whole.contains(from), "{from}");
+        whole.replacen(from, to, 1)
+    };
+    let (mut dropped, mut moved, mut twice) = (lines.clone(), lines.clone(), lines.clone());
+    dropped.remove(4);
+    moved.swap(3, 4);
+    twice.insert(4, lines[3]);
+    let unchained: Vec<String> = lines
+        .iter()
+        .map(|line| line.split(",\"chain\"").next().unwrap().to_owned() + "}")
+        .collect();
+    let unchained: Vec<&str> = unchained.iter().map(String::as_str).collect();
+    let mixed = [&unchained[..5], &lines[5..]].concat();
+    // The last line too: nothing follows that could tell.
+    let verdict = edited("\"outcome\":\"completed\"", "\"outcome\":\"failed\"");
+    let denial = edited("\"allowed\":false", "\"allowed\":true");
+    let changed = [
+        verdict,
+        denial,
+        joined(&dropped),
+        joined(&moved),
+        joined(&twice),
+        joined(&mixed),
+    ];
+    for text in changed {
+        fs::write(&path, &text).unwrap();
+        let report = sandbox.call(&["report", "agent-batch-results"]).exit(3);
+        assert!(report.everything().contains("chain"));
+        for arguments in [&["show"][..], &["export", "--format", "stream-json"]] {
+            let shown = [arguments, &["agent-batch-results/task/1"]].concat();
+            let shown = sandbox.call(&shown).exit(3);
+            assert!(
+                shown.stderr().contains("damaged line"),
+                "{}",
+                shown.stderr()
+            );
+        }
+    }
+    // As an earlier version wrote it, and as it was.
+    for text in [joined(&unchained), whole] {
+        fs::write(&path, text).unwrap();
+        sandbox.call(&["report", "agent-batch-results"]).exit(0);
+        sandbox
+            .call(&["show", "agent-batch-results/task/1"])
+            .exit(0);
+    }
+}
+
+#[test]
 fn a_real_transcript_cut_at_any_byte_of_its_last_line_gives_a_report() {
     let sandbox = Sandbox::new()
         .task("permissions: { on_denied: warn }\ntools: [Read, Bash]")

@@ -747,9 +747,13 @@ fn a_line_that_is_missing_shows_as_damage() {
     fs::write(&path, kept.join("\n")).unwrap();
     let loaded = run_dir::load(directory.path()).unwrap();
     assert_eq!(loaded.summary.task("good").unwrap().gaps, 1);
-    assert_eq!(
-        loaded.summary.damages,
-        ["task `good`: its transcript lacks events at 1 place"]
+    let [gap, chain] = loaded.summary.damages.as_slice() else {
+        panic!("{:?}", loaded.summary.damages);
+    };
+    assert_eq!(gap, "task `good`: its transcript lacks events at 1 place");
+    assert!(
+        chain.contains("transcript.jsonl:5: it does not continue the chain"),
+        "{chain}"
     );
 }
 

@@ -12,6 +12,7 @@ pub(super) mod guarded;
 mod harmless;
 pub(super) mod judge;
 pub(super) mod lexer;
+mod operands;
 mod options;
 mod parse;
 mod readonly;

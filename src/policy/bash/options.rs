@@ -1,6 +1,7 @@
 //! Reads a command's options against the table of guarded ones.
 
 use super::guarded::{Extra, GIT_GLOBAL_HARMLESS, GIT_GLOBAL_VALUED, Guard, Style, rows};
+use super::operands::{git_config, interpreter, read_operands, xxd};
 use super::scripts;
 use super::words::Word;
 use super::wrappers::{basename, is_wrapper};
@@ -31,7 +32,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn rule_words(&self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn rule_words(&self) -> impl Iterator<Item = &'a str> {
         self.words[..self.named]
             .iter()
             .map(|word| word.text.as_str())
@@ -59,18 +60,22 @@ pub(in super::super) fn inspect(words: &[Word], named: usize) -> Inspection {
         named: named.clamp(1, words.len()),
     };
     let head = basename(&head.text);
-    let subcommand = if head == "git" {
-        git_subcommand(line, &mut found)
+    let subcommands = if head == "git" {
+        git_subcommand(line, &mut found).into_iter().collect()
     } else {
-        (1..words.len()).find(|at| !words[*at].text.starts_with('-'))
+        subcommands(words)
     };
     for guard in rows(head) {
         let applies = guard.subcommands.is_empty()
-            || subcommand
-                .is_some_and(|index| guard.subcommands.contains(&words[index].text.as_str()));
+            || subcommands
+                .iter()
+                .any(|index| guard.subcommands.contains(&words[*index].text.as_str()));
         if applies {
-            read(guard, line, subcommand, &mut found);
+            read(guard, line, &subcommands, &mut found);
         }
+    }
+    if reads_arguments(head) && line.named < words.len() {
+        from_input(words, line.named, &mut found);
     }
     // A rule that names what a wrapper runs is a rule on that command too, its options included.
     for inner in commands_behind(&words[..line.named]) {
@@ -114,6 +119,48 @@ pub(in super::super) fn commands_behind(words: &[Word]) -> Vec<usize> {
     }
 }
 
+/// The words that may be a tool's subcommand: the first operand, and those before it that may be values of options.
+fn subcommands(words: &[Word]) -> Vec<usize> {
+    let is_option = |at: usize| words[at].text.starts_with('-');
+    let mut found = Vec::new();
+    for at in (1..words.len()).filter(|at| !is_option(*at)) {
+        found.push(at);
+        if at == 1 || !is_option(at - 1) {
+            break;
+        }
+    }
+    found
+}
+
+/// Whether a wrapper adds words from its input to the command that it runs.
+fn reads_arguments(head: &str) -> bool {
+    matches!(head, "xargs" | "parallel" | "sem")
+}
+
+/// Refuses a command whose options are guarded and whose further words come from an input that nobody sees here, unless
+/// `--` stands before them.
+fn from_input(words: &[Word], named: usize, found: &mut Inspection) {
+    for inner in commands_behind(&words[..named]) {
+        let head = basename(&words[inner].text);
+        let can_harm = rows(head).any(|guard| {
+            guard
+                .refused
+                .iter()
+                .any(|option| *option != "--files0-from")
+                || !guard.writes.is_empty()
+                || !matches!(guard.extra, Extra::Nothing | Extra::NoWord(_))
+        });
+        let ended = words[inner..].iter().any(|word| word.text == "--")
+            && rows(head).all(|guard| guard.ends && guard.extra == Extra::Nothing);
+        if can_harm && !ended {
+            found.refuse(format!(
+                "options of `{head}` that `{}` may read from its input",
+                words[0].text
+            ));
+        }
+    }
+}
+
 /// Finds git's subcommand and refuses global options that the rule does not name.
 fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
     let mut at = 1;
@@ -134,7 +181,7 @@ fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
     None
 }
 
-fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut Inspection) {
+fn read(guard: &Guard, line: Line<'_>, subcommands: &[usize], found: &mut Inspection) {
     match guard.extra {
         Extra::ExactOnly if line.words.len() > line.named => {
             found.refuse(format!("`{}` under a prefix rule", line.words[0].text));
@@ -143,13 +190,15 @@ fn read(guard: &Guard, line: Line<'_>, subcommand: Option<usize>, found: &mut In
         Extra::Interpreter if line.rule_words().skip(1).any(|word| !word.starts_with('-')) => {
             return;
         }
+        Extra::WholeInterpreter => return interpreter(line, found),
+        Extra::GitConfig => return git_config(line, subcommands, found),
         Extra::Xxd => return xxd(line, found),
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
-            if let Some(index) = subcommand.filter(|index| *index >= line.named) {
-                let name = line.words[index].text.as_str();
-                if names.contains(&name) || line.words[index].glob {
+            for index in subcommands.iter().filter(|index| **index >= line.named) {
+                let name = line.words[*index].text.as_str();
+                if names.contains(&name) || line.words[*index].glob {
                     found.refuse(format!(
                         "the subcommand `{name}`, which the rule does not name"
                     ));
@@ -178,7 +227,7 @@ fn same_option(one: &str, other: &str) -> bool {
 }
 
 /// Whether a long option could be an abbreviation of another.
-fn abbreviates(short: &str, long: &str) -> bool {
+pub(super) fn abbreviates(short: &str, long: &str) -> bool {
     let mut long = letters(long);
     letters(short).all(|letter| long.next() == Some(letter))
 }
@@ -207,8 +256,8 @@ fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<us
             continue;
         }
         value_of_option = Value::None;
-        if guard.ends && text == "--" {
-            ended = true;
+        if text == "--" {
+            ended = guard.ends;
             continue;
         }
         let next = line.words.get(index + 1);
@@ -250,6 +299,9 @@ fn read_long(
         None => (text, None),
     };
     let value = value.as_ref().or(next);
+    if value.is_some_and(|value| is_known_value(guard, name, value)) {
+        return;
+    }
     let exact = |option: &&&str| match option.strip_suffix('*') {
         Some(prefix) => option.starts_with("--") && abbreviates(prefix, name),
         None => option.starts_with("--") && same_option(option, name),
@@ -281,9 +333,25 @@ fn read_long(
     }
 }
 
+/// Whether the table lets an option have this value.
+fn is_known_value(guard: &Guard, option: &str, value: &Word) -> bool {
+    let Some(value) = value.literal() else {
+        return false;
+    };
+    let mut exceptions = guard.known.iter().filter_map(|known| known.split_once('='));
+    exceptions.any(|(known, allowed)| {
+        allowed == value
+            && if option.starts_with("--") {
+                known.starts_with("--") && same_option(known, option)
+            } else {
+                known == option
+            }
+    })
+}
+
 /// A bundle of short options: every letter may be one, and what follows it may be its value. Behind a letter that the
 /// row does not know nobody can tell whether a guarded letter is an option, so it is refused.
-fn read_bundle(
+pub(super) fn read_bundle(
     guard: &Guard,
     line: Line<'_>,
     letters: &str,
@@ -311,6 +379,11 @@ fn read_bundle(
         let option = format!("-{letter}");
         let attached = &letters[at + letter.len_utf8()..];
         if is(guard.refused, letter) {
+            let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+            let value = value.as_ref().or(next);
+            if value.is_some_and(|value| is_known_value(guard, &option, value)) {
+                return;
+            }
             if !line.names(&option) {
                 found.refuse(format!("the option `{option}` of `{}`", line.words[0].text));
             }
@@ -365,7 +438,7 @@ fn read_word(
         .known
         .iter()
         .any(|option| match option.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
+            Some(prefix) => single.starts_with(prefix),
             None => single.starts_with(option),
         })
     {
@@ -373,6 +446,21 @@ fn read_word(
     }
     if guard.refused.iter().any(|option| means(&option)) && !line.names(name) {
         found.refuse(format!("the option `{name}` of `{}`", line.words[0].text));
+    } else if let Some(prefix) = guard
+        .writes
+        .iter()
+        .filter_map(|option| option.strip_suffix('*'))
+        .find(|prefix| single.starts_with(prefix))
+    {
+        let attached = &single[prefix.len()..];
+        let value = (!attached.is_empty()).then(|| Word::from_text(attached));
+        value_written(
+            line,
+            prefix,
+            value.as_ref().or(next),
+            &mut found.writes,
+            &mut found.refused,
+        );
     } else if guard.writes.iter().any(|option| means(&option)) {
         value_written(
             line,
@@ -402,179 +490,6 @@ fn value_written(
         }
         None => {
             refused.get_or_insert_with(|| format!("the option `{option}` without a value"));
-        }
-    }
-}
-
-fn read_operands(guard: &Guard, line: Line<'_>, operands: &[usize], found: &mut Inspection) {
-    let open = operands
-        .iter()
-        .filter(|index| **index >= line.named)
-        .map(|index| &line.words[*index]);
-    match guard.extra {
-        Extra::NoOperandWith(part) => {
-            if open.clone().any(|word| word.text.contains(part)) {
-                found.refuse(format!("an argument with `{part}`"));
-            }
-        }
-        Extra::Web => {
-            if let Some(word) = open.clone().find(|word| !is_web(&word.text)) {
-                found.refuse(format!("`{}`, which may be no web address", word.text));
-            }
-        }
-        Extra::NoOperandFrom(start) => {
-            if open.clone().any(|word| word.text.starts_with(start)) {
-                found.refuse(format!("an argument that begins with `{start}`"));
-            }
-        }
-        Extra::NoWord(words) => {
-            let all = line.words.iter().skip(line.named);
-            if let Some(word) = all.clone().find(|word| words.contains(&word.text.as_str())) {
-                found.refuse(format!("`{}`, which evaluates its operand", word.text));
-            }
-        }
-        Extra::NoVariables => {
-            if open
-                .clone()
-                .any(|word| word.text.contains('=') || word.glob)
-            {
-                found.refuse("a variable `NAME=value` on the command line of `make`");
-            }
-        }
-        Extra::OperandsWritten => written(open.cloned(), found),
-        Extra::SecondOperandWritten => second_written(line, operands, found),
-        Extra::BareBundle => {
-            let first = line
-                .words
-                .get(1)
-                .filter(|word| line.named < 2 && !word.text.starts_with('-'));
-            if let Some(word) = first {
-                read_bundle(guard, line, &word.text, None, found);
-                // Their values stand behind the bundle, in its order: nobody reads that twice the same way.
-                let letters = guard.inside.iter().chain(guard.writes);
-                let mut letters = letters.filter_map(|option| option.strip_prefix('-'));
-                if letters.any(|letter| letter.len() == 1 && word.text.contains(letter)) {
-                    found.refuse(format!("options without a dash (`{}`)", word.text));
-                }
-            }
-            if open.clone().any(|word| word.text.contains(':')) {
-                found.refuse("an archive on another host (`host:file`)");
-            }
-        }
-        Extra::Jq => open.for_each(|word| scripts::jq(&word.text, found)),
-        Extra::Yq => open.for_each(|word| scripts::yq(&word.text, found)),
-        Extra::Nothing
-        | Extra::ExactOnly
-        | Extra::Xxd
-        | Extra::Subcommands(_)
-        | Extra::Interpreter
-        | Extra::Sed
-        | Extra::Awk => {}
-    }
-}
-
-/// Notes all operands but the first one.
-fn second_written(line: Line<'_>, operands: &[usize], found: &mut Inspection) {
-    let named = |index: &&usize| **index >= line.named;
-    if operands.iter().any(|index| line.words[*index].glob) && operands.iter().any(|i| named(&i)) {
-        found.refuse(format!(
-            "a glob among the files of `{}`",
-            line.words[0].text
-        ));
-    }
-    let later = operands.iter().skip(1).filter(named);
-    written(later.map(|index| line.words[*index].clone()), found);
-}
-
-/// Reads a whole command line of `xxd`. It takes the word behind an option as its number without a look, so an option
-/// that is not understood leaves open which word is the file that it writes.
-fn xxd(line: Line<'_>, found: &mut Inspection) {
-    const FLAGS: [&str; 25] = [
-        "a",
-        "b",
-        "C",
-        "d",
-        "e",
-        "E",
-        "h",
-        "i",
-        "p",
-        "ps",
-        "r",
-        "u",
-        "v",
-        "autoskip",
-        "bits",
-        "capitalize",
-        "EBCDIC",
-        "help",
-        "include",
-        "plain",
-        "postscript",
-        "revert",
-        "reverse",
-        "uppercase",
-        "version",
-    ];
-    let is_number = |text: &str| {
-        let digits = text.trim_start_matches(['-', '+']);
-        digits.starts_with(|c: char| c.is_ascii_digit())
-            && digits.bytes().all(|b| b.is_ascii_hexdigit() || b == b'x')
-    };
-    let mut operands = Vec::new();
-    let mut at = 1;
-    while let Some(word) = line.words.get(at) {
-        let option = word.text.strip_prefix('-').filter(|rest| !rest.is_empty());
-        let Some(option) = option.map(|rest| rest.strip_prefix('-').unwrap_or(rest)) else {
-            operands.push(at);
-            at += 1;
-            continue;
-        };
-        let value = line.words.get(at + 1).and_then(Word::literal);
-        let understood = match option.get(..1) {
-            None => {
-                operands.extend(at + 1..line.words.len());
-                break;
-            }
-            Some("c" | "g" | "l" | "o" | "s") if option.len() == 1 => {
-                at += 1;
-                value.is_some_and(is_number)
-            }
-            Some("n") if option.len() == 1 => {
-                at += 1;
-                value.is_some_and(|name| !name.starts_with('-'))
-            }
-            Some("c" | "g" | "l" | "o" | "s") if is_number(&option[1..]) => true,
-            _ => FLAGS.contains(&option),
-        };
-        if !understood {
-            found.refuse(format!("the option `{}` of `xxd`", word.text));
-        }
-        at += 1;
-    }
-    second_written(line, &operands, found);
-}
-
-/// Whether a word can only be read as an address of the web, or as no address at all: programs expand braces in
-/// addresses and guess what a scheme means.
-fn is_web(text: &str) -> bool {
-    let lower = text.trim_start().to_ascii_lowercase();
-    if lower.starts_with('@') {
-        return false; // a file of addresses
-    }
-    let Some((scheme, _)) = lower.split_once(':') else {
-        return true;
-    };
-    let is_host = !scheme.contains(['{', '[']) && lower.split_once("://").is_none();
-    matches!(scheme, "http" | "https") || is_host && scheme != "file"
-}
-
-pub(super) fn written(words: impl Iterator<Item = Word>, found: &mut Inspection) {
-    for word in words {
-        if word.literal().is_none() {
-            found.refuse("a written file whose name is not literal");
-        } else if word.text != "/dev/null" && word.text != "-" {
-            found.writes.push(word);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! sed is parsed, and only a subset that can neither write, read other files nor run anything is accepted. The others
 //! are searched for what reaches outside; a harmless program may be refused, a harmful one may not pass.
 
-use super::options::{Inspection, Line, written};
+use super::operands::written;
+use super::options::{Inspection, Line};
 use super::words::Word;
 
 /// Reads a whole sed command line.
@@ -57,6 +58,12 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
             }
         }
         at += 1;
+    }
+    // One family of sed takes the word behind `-i` as a suffix, and an empty one is a usual way to say none. The other
+    // reads it as an empty script and the next word as a file, which then keeps what it holds.
+    let is_empty = |index: &usize| line.words[*index].literal() == Some("");
+    if in_place && scripts.is_empty() && operands.first().is_some_and(is_empty) {
+        operands.remove(0);
     }
     if scripts.is_empty() && !operands.is_empty() {
         let script = operands.remove(0);
@@ -269,7 +276,9 @@ fn harmful_awk(program: &str) -> Option<&'static str> {
 /// Searches a filter of jq.
 pub(super) fn jq(filter: &str, found: &mut Inspection) {
     // Between `$` and a name some versions let blanks stand.
-    if has_token(filter, "ENV") && filter.contains('$') || has_token(filter, "env") {
+    if has_token(filter, "ENV") && filter.contains('$')
+        || has_token(&filter.replace("$env", "$_env"), "env")
+    {
         found.refuse("the environment in a `jq` filter");
     }
     if has_token(filter, "import") || has_token(filter, "include") {

@@ -74,6 +74,9 @@ const WRITING: [&str; 60] = [
     "objcopy",
 ];
 
+/// Archivers with an option `--exclude` that takes a pattern.
+const PACKING: [&str; 4] = ["tar", "gtar", "bsdtar", "rsync"];
+
 /// Subcommands of git that change the files of the work tree, or any, that their arguments name.
 const GIT_WRITING: [&str; 16] = [
     "am",
@@ -151,12 +154,15 @@ pub(super) fn never_path<'v>(
     roots: &Roots,
 ) -> Option<&'v Word> {
     let names = |words: &'v [Word], closes: &dyn Fn(&Path, &Word) -> bool| {
-        words.iter().find(|word| {
+        let closed = |word: &Word| {
             paths_in(word).into_iter().any(|part| {
                 let mut forms = command.dirs.iter().flat_map(|dir| forms(dir, part, facts));
                 forms.any(|path| closes(&path, word))
             })
-        })
+        };
+        let mut named = words.iter().enumerate();
+        let named = named.find(|(at, word)| !is_left_out(command, words, *at) && closed(word));
+        named.map(|(_, word)| word)
     };
     names(&command.words, &|path, _| protect::is_closed(path, roots))
         .or_else(|| {
@@ -184,6 +190,30 @@ pub(super) fn never_path<'v>(
                 protect::holds_never_written(path, roots)
             })
         })
+}
+
+/// Whether a word of an archiver is the pattern of what it leaves out, and surely no value of the option before.
+fn is_left_out(command: &Command, words: &[Word], at: usize) -> bool {
+    const FLAGS: &str = "avzrlptgoDhPncuxHASqWikj";
+    let text = |back: usize| {
+        at.checked_sub(back)
+            .map_or("", |at| words[at].text.as_str())
+    };
+    let packs = command
+        .words
+        .first()
+        .is_some_and(|head| PACKING.contains(&basename(&head.text)));
+    let no_value = match text(2) {
+        "--delete" => true,
+        text if text.starts_with("--") => text.contains('='),
+        text => {
+            text.trim_start_matches('-')
+                .chars()
+                .all(|c| FLAGS.contains(c))
+                || !text.starts_with('-')
+        }
+    };
+    packs && (text(0).starts_with("--exclude=") || text(1) == "--exclude" && no_value)
 }
 
 /// The words behind a subcommand of git that writes files.

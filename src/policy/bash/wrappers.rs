@@ -73,7 +73,7 @@ const fn wrapper(name: &'static str, valued: &'static str, operands: usize) -> W
 }
 
 /// Programs whose whole purpose is to run their arguments.
-const WRAPPERS: [Wrapper; 50] = [
+const WRAPPERS: [Wrapper; 94] = [
     wrapper("proot", "rbwqk", 0),
     wrapper("cpulimit", "lpe", 0),
     wrapper("chronic", "", 0),
@@ -124,10 +124,54 @@ const WRAPPERS: [Wrapper; 50] = [
     wrapper("proxychains", "f", 0),
     wrapper("dbus-run-session", "", 0),
     wrapper("xvfb-run", "", 0),
+    wrapper("capsh", "", 0),
+    wrapper("chpst", "uUboc", 0),
+    wrapper("concurrently", "", 0),
+    wrapper("cross-env", "", 0),
+    wrapper("daemonize", "", 0),
+    wrapper("dotenv", "", 0),
+    wrapper("dtach", "", 1),
+    wrapper("dumb-init", "", 0),
+    wrapper("eatmydata", "", 0),
+    wrapper("entr", "", 0),
+    wrapper("envdir", "", 1),
+    wrapper("gosu", "", 1),
+    wrapper("heaptrack", "", 0),
+    wrapper("hyperfine", "wmrMspPSLnuo", 0),
+    wrapper("i386", "", 0),
+    wrapper("ifne", "", 0),
+    wrapper("linux32", "", 0),
+    wrapper("linux64", "", 0),
+    wrapper("lckdo", "", 0),
+    wrapper("nodemon", "", 0),
+    wrapper("npm-run-all", "", 0),
+    wrapper("nyc", "", 0),
+    wrapper("c8", "", 0),
+    wrapper("pee", "", 0),
+    wrapper("proxychains4", "", 0),
+    wrapper("rr", "", 0),
+    wrapper("runcon", "", 0),
+    wrapper("screen", "", 0),
+    wrapper("sem", "", 0),
+    wrapper("setarch", "", 1),
+    wrapper("setlock", "", 1),
+    wrapper("sg", "", 1),
+    wrapper("softlimit", "", 0),
+    wrapper("ssh-agent", "acEktP", 0),
+    wrapper("sshpass", "pfPd", 0),
+    wrapper("start-stop-daemon", "", 0),
+    wrapper("su-exec", "", 1),
+    wrapper("tini", "p", 0),
+    wrapper("tmux", "", 0),
+    wrapper("torify", "", 0),
+    wrapper("tsocks", "", 0),
+    wrapper("uname26", "", 0),
+    wrapper("watchexec", "wefodsEN", 0),
+    wrapper("wine", "", 0),
 ];
 
 /// Programs that also run their arguments, but are ordinary tools of a build otherwise.
-const ALSO_RUN: [&str; 21] = [
+const ALSO_RUN: [&str; 20] = [
     "gdb",
     "kubectl",
     "ld-linux-x86-64.so.2",
@@ -146,7 +190,6 @@ const ALSO_RUN: [&str; 21] = [
     "docker",
     "podman",
     "ssh",
-    "entr",
     "nix-shell",
     "perf",
 ];
