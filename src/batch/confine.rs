@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::attempt::Attempt;
 use crate::event::SandboxRecord;
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Plan};
+use crate::sandbox::{Layers, Missing, Mode, Plan, Superuser};
 use crate::tool::BUILTIN;
 
 /// What starts the processes of an attempt, and what is told about it.
@@ -58,6 +58,14 @@ impl Attempt<'_> {
             let lack = lack(&enforced);
             if mode == Mode::Required {
                 held.refusal = Some(format!("the task demands a whole sandbox, and {lack}"));
+            } else if enforced.layers.is_empty() {
+                // Nobody said that it may be so, other than with `off`.
+                let search = self.batch.environment.get("PATH");
+                match Superuser::of(search.map_or("", String::as_str)) {
+                    Some(Superuser::Root) => held.refusal = Some(as_root(&lack)),
+                    Some(sudo) => held.warning = Some(format!("{lack}; they {}", sudo.means())),
+                    None => held.warning = Some(lack),
+                }
             } else {
                 held.warning = Some(lack);
             }
@@ -159,6 +167,11 @@ impl Attempt<'_> {
 /// A directory behind whatever links lead to it; `None` where none is.
 fn physical(directory: &Path) -> Option<PathBuf> {
     directory.canonicalize().ok().filter(|found| found.is_dir())
+}
+
+/// Why a task with an automatic sandbox does not start.
+fn as_root(lack: &str) -> String {
+    format!("{lack}; they would run as root here: to let them, name `--sandbox off`")
 }
 
 /// What this machine cannot enforce, why, and what to do.

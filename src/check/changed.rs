@@ -69,6 +69,13 @@ impl ChangedSpec {
                 "give at least one of `only`, `never`, `at_least`, `files`, `max_files`, `max_lines`",
             ));
         }
+        for (name, list) in [("never", &self.never), ("files", &self.files)] {
+            if list.as_ref().is_some_and(Vec::is_empty) {
+                let hint = Some("write a pattern, or leave the key out".to_owned());
+                let message = format!("`{name}` is empty, and that always holds");
+                problems.push(Problem::field(name, message, hint));
+            }
+        }
         if self.at_least == Some(0) {
             let hint =
                 Some("leave it out, or write `only: []` where nothing may change".to_owned());
@@ -308,6 +315,19 @@ mod tests {
         assert_eq!(check.judge(&[], None), Finding::passed());
         let finding = check.judge(&changes(&["a"]), None);
         assert_eq!(finding.result, CheckResult::Failed);
+    }
+
+    #[test]
+    fn an_empty_list_of_anything_else_would_always_hold_and_is_refused() {
+        for spec in [
+            serde_json::json!({"never": []}),
+            serde_json::json!({"files": [], "only": ["src/**"]}),
+        ] {
+            let read: ChangedSpec = serde_json::from_value(spec.clone()).unwrap();
+            let mut problems = Vec::new();
+            read.read(&mut problems);
+            assert_eq!(problems.len(), 1, "{spec}: {problems:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! become shell code, whoever wrote it (the title of a pull request, for one).
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +26,15 @@ use super::{
     time_limit,
 };
 use crate::event::CheckResult;
-use crate::proc::{Ending, Finished, Launcher, Spec, Stderr};
+use crate::proc::{Captured, Ending, Finished, Launcher, Spec, Stderr};
 use crate::workspace::Staged;
 
 /// The time limit of a command that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// How much of each stream is kept in memory, in bytes.
-const KEPT_OUTPUT: usize = 256 * 1024;
+/// How much of each stream is looked at, in bytes: its beginning and its end. As much as of a file.
+const KEPT_OUTPUT: usize = 8 * 1024 * 1024;
+/// How large the files may be together that the agent changed, so that they are copied for `from: base`, in bytes.
+const LARGEST_COPY: u64 = 2 * 1024 * 1024 * 1024;
 /// How much of the output's end a message shows.
 const TAIL_LINES: usize = 20;
 /// How long a message's tail is at most, in characters.
@@ -210,15 +213,104 @@ impl Stream {
             .collect()
     }
 
-    fn broken(&self, name: &str, text: &str) -> Vec<String> {
-        let mut broken = self.words.broken(name, text);
-        if !self.shape.is_empty() {
-            match serde_json::from_str(text) {
-                Ok(value) => broken.extend(self.shape.broken(name, &value)),
-                Err(error) => broken.push(format!("{name} is not JSON: {error}")),
-            }
+    fn broken(&self, name: &str, output: &Output) -> Broken {
+        let mut broken = output.broken(name, &self.words);
+        if self.shape.is_empty() {
+            return broken;
+        }
+        if output.is_cut {
+            broken.unknown(Output::too_long(name));
+            return broken;
+        }
+        match serde_json::from_str(&output.text) {
+            Ok(value) => broken.known(self.shape.broken(name, &value)),
+            Err(error) => broken.unknown(format!("{name} is not JSON: {error}")),
         }
         broken
+    }
+}
+
+/// What a command wrote.
+#[derive(Debug, Clone)]
+struct Output {
+    text: String,
+    /// Whether `text` is only the beginning and the end.
+    is_cut: bool,
+}
+
+impl Output {
+    fn of(captured: &Captured) -> Self {
+        Self {
+            text: captured.text.clone(),
+            is_cut: captured.bytes > KEPT_OUTPUT as u64,
+        }
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        if other.text.is_empty() {
+            return self.clone();
+        }
+        Self {
+            text: format!("{}\n{}", self.text, other.text),
+            is_cut: self.is_cut || other.is_cut,
+        }
+    }
+
+    fn too_long(name: &str) -> String {
+        format!(
+            "{name} is larger than {} MiB, which is the most that a check reads",
+            KEPT_OUTPUT / 1024 / 1024
+        )
+    }
+
+    /// What was found is there, also in an output that is cut. That something is not there, nobody knows of such a one.
+    fn broken(&self, name: &str, words: &Words) -> Broken {
+        let found = words.broken(name, &self.text);
+        let mut broken = Broken::default();
+        if !self.is_cut {
+            broken.known(found);
+            return broken;
+        }
+        for sentence in found {
+            broken.unknown(sentence);
+        }
+        if words.not_contains.is_some() && broken.sentences.is_empty() {
+            broken.unknown(Self::too_long(name));
+        }
+        broken
+    }
+}
+
+/// What does not hold of an output.
+#[derive(Debug, Default)]
+struct Broken {
+    sentences: Vec<String>,
+    /// Whether one of them says that the opposite holds.
+    is_decisive: bool,
+}
+
+impl Broken {
+    fn known(&mut self, sentences: Vec<String>) {
+        self.is_decisive |= !sentences.is_empty();
+        self.sentences.extend(sentences);
+    }
+
+    fn unknown(&mut self, sentence: String) {
+        self.sentences.push(sentence);
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.is_decisive |= other.is_decisive;
+        self.sentences.extend(other.sentences);
+        self
+    }
+
+    fn finding(&self) -> Finding {
+        let finding = Finding::judged(&self.sentences);
+        Finding {
+            decisive: self.is_decisive || finding.result == CheckResult::Passed,
+            ..finding
+        }
     }
 }
 
@@ -314,6 +406,15 @@ impl Command {
     fn stage(&self, context: &CheckContext<'_>) -> Result<Staged, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // A file of any size is made in no time, and its copy would fill the disk.
+        let size = size_of_changes(context);
+        if size > LARGEST_COPY {
+            return Err(format!(
+                "the files that the agent changed have {} MiB together, more than the {} MiB that are copied for a check",
+                size / 1024 / 1024,
+                LARGEST_COPY / 1024 / 1024
+            ));
+        }
         let target = context.scratch.join(format!("check-{number}"));
         let staged = context
             .workspace
@@ -396,12 +497,8 @@ impl Command {
     }
 
     fn judge(&self, finished: &Finished) -> Finding {
-        let (stdout, stderr) = (&finished.stdout.text, &finished.stderr.text);
-        let together = if stderr.is_empty() {
-            stdout.clone()
-        } else {
-            format!("{stdout}\n{stderr}")
-        };
+        let (stdout, stderr) = (Output::of(&finished.stdout), Output::of(&finished.stderr));
+        let together = stdout.and(&stderr);
         let expected = self.expect_exit;
         let finding = match finished.ending {
             Ending::Cancelled => return Finding::errored("the run was interrupted"),
@@ -420,18 +517,27 @@ impl Command {
                 }
             }
             Ending::Exited(_) => {
-                let mut broken = self.output.broken("the output", &together);
-                broken.extend(self.stdout.broken("stdout", stdout));
-                broken.extend(self.stderr.broken("stderr", stderr));
-                Finding::judged(&broken)
+                let broken = together.broken("the output", &self.output);
+                let broken = broken.and(self.stdout.broken("stdout", &stdout));
+                broken.and(self.stderr.broken("stderr", &stderr)).finding()
             }
         };
-        match (finding.result, tail(&together)) {
+        match (finding.result, tail(&together.text)) {
             (CheckResult::Passed, _) => finding,
             (_, "") => finding.with_details("there was no output"),
             (_, tail) => finding.with_details(tail),
         }
     }
+}
+
+/// How large the regular files are together that the agent changed, in bytes.
+fn size_of_changes(context: &CheckContext<'_>) -> u64 {
+    let root = context.workspace.root();
+    let sizes = context.changes.iter().filter_map(|change| {
+        let found = fs::symlink_metadata(root.join(&change.path)).ok()?;
+        found.is_file().then_some(found.len())
+    });
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// The end of an output: what a person looks at first.
@@ -453,7 +559,6 @@ fn tail(output: &str) -> &str {
 mod tests {
     use super::super::context::fixture::{Place, world};
     use super::*;
-    use crate::proc::Captured;
 
     fn spec(json: serde_json::Value) -> CommandSpec {
         serde_json::from_value(json).unwrap()
@@ -625,6 +730,46 @@ mod tests {
         );
     }
 
+    #[test]
+    fn of_an_output_that_is_cut_nobody_says_what_it_does_not_hold() {
+        let long = |spec: serde_json::Value| {
+            let mut finished = finished(Ending::Exited(0), "begin {}\n...\nend");
+            finished.stdout.bytes = KEPT_OUTPUT as u64 + 1;
+            let finding = command(spec).judge(&finished);
+            (finding.result, finding.decisive)
+        };
+        let unknown = (CheckResult::Failed, false);
+        for (spec, expected) in [
+            (serde_json::json!({"run": "t"}), (CheckResult::Passed, true)),
+            (
+                serde_json::json!({"run": "t", "contains": "end", "matches": "^begin"}),
+                (CheckResult::Passed, true),
+            ),
+            (serde_json::json!({"run": "t", "contains": "FAIL"}), unknown),
+            (serde_json::json!({"run": "t", "matches": "FAIL"}), unknown),
+            (
+                serde_json::json!({"run": "t", "not_contains": "FAIL"}),
+                unknown,
+            ),
+            (
+                serde_json::json!({"run": "t", "stdout": {"not_contains": "FAIL"}}),
+                unknown,
+            ),
+            (
+                serde_json::json!({"run": "t", "stdout": {"schema": {}}}),
+                unknown,
+            ),
+        ] {
+            assert_eq!(long(spec.clone()), expected, "{spec}");
+        }
+        let json = command(serde_json::json!({"run": "t", "stdout": {"json": {"/ok": true}}}));
+        assert!(!json.judge(&finished(Ending::Exited(0), "garbage")).decisive);
+        assert!(
+            json.judge(&finished(Ending::Exited(0), "{\"ok\": false}"))
+                .decisive
+        );
+    }
+
     #[tokio::test]
     async fn a_command_that_cannot_be_started_is_an_error_and_not_a_failure() {
         let place = Place::new();
@@ -632,6 +777,21 @@ mod tests {
             .run(&place.context())
             .await;
         assert_eq!(finding.result, CheckResult::Errored);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_would_fill_the_disk_is_not_copied() {
+        let place = Place::new();
+        let huge = fs::File::create(place.dir.path().join("big")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        let check = command(serde_json::json!({"run": "true", "files": ["tests/**"]}));
+        let finding = check.run(&place.context()).await;
+        assert_eq!(finding.result, CheckResult::Errored);
+        assert!(
+            finding.message.contains("1048576 MiB"),
+            "{}",
+            finding.message
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]

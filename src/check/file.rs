@@ -198,7 +198,15 @@ impl Content {
             ));
         }
         match facts.kind {
-            FileKind::Missing => return Finding::failed(format!("{shown} does not exist")),
+            FileKind::Missing => {
+                let why = format!("{shown} does not exist");
+                // Where its content is asked for, a misspelt path would let `not` pass for ever.
+                return if self.demands_content() {
+                    Finding::undecided(why)
+                } else {
+                    Finding::failed(why)
+                };
+            }
             FileKind::Directory => return Finding::undecided(format!("{shown} is a directory")),
             FileKind::Special => {
                 return Finding::undecided(format!(
@@ -207,7 +215,7 @@ impl Content {
             }
             FileKind::File => {}
         }
-        if self.words.is_empty() && self.shape.is_empty() {
+        if !self.demands_content() {
             return Finding::passed();
         }
         match workspace::read_file(&facts.physical, LARGEST) {
@@ -222,8 +230,13 @@ impl Content {
         }
     }
 
+    fn demands_content(&self) -> bool {
+        !self.words.is_empty() || !self.shape.is_empty()
+    }
+
     fn judge(&self, shown: &str, text: &str) -> Finding {
         let mut broken = self.words.broken(shown, text);
+        let mut decisive = true;
         if !self.shape.is_empty() {
             let (format, parsed) = if self.is_yaml {
                 ("YAML", yaml::parse(text))
@@ -236,10 +249,16 @@ impl Content {
             };
             match parsed {
                 Ok(value) => broken.extend(self.shape.broken(shown, &value)),
-                Err(why) => broken.push(format!("{shown} is not {format}: {why}")),
+                Err(why) => {
+                    decisive = !broken.is_empty();
+                    broken.push(format!("{shown} is not {format}: {why}"));
+                }
             }
         }
-        Finding::judged(&broken)
+        Finding {
+            decisive,
+            ..Finding::judged(&broken)
+        }
     }
 }
 
@@ -344,12 +363,19 @@ mod tests {
             assert_eq!(absent.result, Failed, "{path}");
         }
         // None of these says that the opposite holds.
-        for path in ["out", "device", "dir", "huge", "socket"] {
+        for path in ["out", "device", "dir", "huge", "socket", "loop", "none"] {
             assert!(
                 !look(dir.path(), json!({"path": path, "contains": "x"})).decisive,
                 "{path}"
             );
         }
+        assert!(look(dir.path(), json!({"path": "none"})).decisive);
+        fs::write(dir.path().join("garbage"), "{").unwrap();
+        let garbage = |spec: Value| look(dir.path(), spec).decisive;
+        assert!(!garbage(json!({"path": "garbage", "json": {"/a": 1}})));
+        assert!(garbage(
+            json!({"path": "garbage", "json": {"/a": 1}, "contains": "x"})
+        ));
     }
 
     #[test]

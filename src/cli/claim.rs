@@ -3,7 +3,7 @@
 //! A runner can be killed at any moment, so every state on the way is one that the next run understands: the plan's file
 //! is there, whole, from the first moment at which anything else is, and says `being emptied` while it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -173,6 +173,25 @@ impl Claimed {
             run_dir::load(&self.out).map_err(|error| (Exit::Infrastructure, error.to_string()))?;
         let mut summary = loaded.summary;
         summary.dir.clone_from(&self.shown);
+        // What was killed in the middle of a line is run again, so nothing hangs on that line. Is it not, it is unfinished.
+        let cut = |task: &str, attempts: &[(u32, Outcome)]| {
+            attempts
+                .last()
+                .filter(|(_, outcome)| *outcome == Outcome::Unfinished)
+                .map(|(number, _)| self.out.join(run_dir::transcript(task, *number)))
+        };
+        let cut: HashSet<PathBuf> = loaded
+            .attempts
+            .iter()
+            .filter_map(|(task, attempts)| cut(task, attempts))
+            .collect();
+        let excused: HashSet<String> = loaded
+            .damages
+            .iter()
+            .filter(|damage| cut.contains(&damage.path))
+            .map(ToString::to_string)
+            .collect();
+        summary.damages.retain(|damage| !excused.contains(damage));
         let earlier = loaded.attempts.into_iter().map(|(name, attempts)| {
             let last = plan.superseded.get(&name).copied().unwrap_or(0);
             let attempts = attempts

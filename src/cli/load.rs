@@ -172,7 +172,7 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
         if argument.bytes().all(|byte| byte.is_ascii_lowercase())
             && path.symlink_metadata().is_err()
         {
-            let commands = "check, explain, report, show and schema";
+            let commands = "check, explain, report, show, export and schema";
             return Err(format!(
                 "there is no command or file `{argument}`; tasks are run by `agent-batch TASK...`, and the commands are {commands}"
             ));

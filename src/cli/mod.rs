@@ -87,8 +87,24 @@ fn close_to_other_processes() {
     }
 }
 
+/// Makes a limit on the size of files (`ulimit -f`) an error of the write, like a full disk. What the system does by itself
+/// is to kill the process, and then there is no report. Children are not concerned: a handler does not outlive `exec`.
+fn outlive_file_size_limit() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        // Once there, the handler stays. Where it cannot be had, nothing is worse than before.
+        let _ = runtime.map(|runtime| runtime.block_on(async { signal(kind).map(drop) }));
+    }
+}
+
 fn run_command(cli: Cli) -> Exit {
     close_to_other_processes();
+    outlive_file_size_limit();
     let settings = match Settings::read() {
         Ok(settings) => settings,
         Err(error) => {

@@ -24,7 +24,7 @@ use crate::report::baseline::compare;
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
-use crate::sandbox;
+use crate::sandbox::{self, Superuser};
 use crate::task::{BatchLimits, PROJECT_FILE, Task};
 use crate::text;
 
@@ -129,7 +129,6 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
 /// Says so where tasks without a sandbox could do everything on this machine. In a sandbox no program gains rights, `sudo`
 /// included; `sandbox: off` is the operator's word, and what it means here is said before the first call.
 fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
-    use std::os::unix::fs::MetadataExt as _;
     let open = tasks
         .iter()
         .filter(|task| task.sandbox == sandbox::Mode::Off && trigger::starts_processes(task))
@@ -137,23 +136,12 @@ fn superuser(tasks: &[Task], settings: &Settings) -> Option<String> {
     if open == 0 {
         return None;
     }
-    let search = settings.variable("PATH").unwrap_or_default();
-    let sudo = std::env::split_paths(search).map(|directory| directory.join("sudo"));
-    let is_setuid = |path: PathBuf| {
-        path.metadata()
-            .is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o4000 != 0)
-    };
-    let how = if rustix::process::geteuid().is_root() {
-        "run as root"
-    } else if sudo.into_iter().any(is_setuid) {
-        "can become root where `sudo` asks for no password"
-    } else {
-        return None;
-    };
+    let superuser = Superuser::of(settings.variable("PATH").unwrap_or_default())?;
     Some(format!(
-        "warning: the sandbox is off for {}, whose processes {how}: nothing on this machine is closed to them, the model's key \
+        "warning: the sandbox is off for {}, whose processes {}: nothing on this machine is closed to them, the model's key \
          included",
-        text::plural(open as u64, "task")
+        text::plural(open as u64, "task"),
+        superuser.means()
     ))
 }
 

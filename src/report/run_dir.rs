@@ -237,12 +237,16 @@ fn replay(
         }
     };
     let mut line = 0;
+    let mut is_over = false;
     for item in reader {
         line += 1;
         match item {
+            // A run writes nothing behind the end, so a second verdict is not its own.
+            Ok(_) if is_over => note(damage(line, "an event after the end".to_owned())),
             Ok(event) if event.task == task && event.attempt == attempt => {
                 if let Kind::TaskFinished(finished) = &event.kind {
                     outcome = finished.outcome;
+                    is_over = true;
                 }
                 if let Some(summary) = &mut summary {
                     summary.fold(&event);

@@ -25,6 +25,7 @@ pub mod probe;
 mod repository;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod superuser;
 mod toolchain;
 
 use std::io;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use self::placeholder::{Held, Placeholders};
 pub use self::plan::{Missing, Place, Plan, Protected};
 pub use self::repository::work_tree;
+pub use self::superuser::Superuser;
 
 /// Whether processes run in a sandbox.
 #[derive(

@@ -332,7 +332,11 @@ impl Names {
                 "another task is called {} too",
                 super::diagnostic::quoted(&name)
             );
+            let is_own = first.file == document.file && !suffix.is_empty();
             let hint = match spec.name {
+                _ if is_own => {
+                    "a name is made of the values of `matrix`, with dots between them: change one of the values"
+                }
                 Some(_) => "give one of them another `name`",
                 None => "without a `name` a task is called like its file: give this one a `name`",
             };

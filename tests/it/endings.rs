@@ -139,6 +139,23 @@ fn after_sigterm_the_reports_are_written_and_nothing_is_left() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_that_is_told_and_kills_nobody() {
+    let sandbox = two_tasks();
+    let program = sandbox.command(&[]).get_program().to_owned();
+    let mut command = sandbox.shell_environment(std::path::Path::new("bash"));
+    // Room for the plan and not for a transcript.
+    let output = command
+        .args(["-c", "ulimit -f 1; exec \"$0\" tasks/quick.yaml"])
+        .arg(program)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("could not write"), "{stderr}");
+    assert!(!output.stdout.is_empty());
+}
+
+#[test]
 fn two_runs_do_not_share_a_run_directory() {
     let sandbox = two_tasks();
     let mut child = start(&sandbox);

@@ -773,8 +773,15 @@ fn nothing_proves_nothing_and_a_damaged_record_does_not_pass() {
         .collect();
     let mut summary = fold(plan, &good);
     assert_eq!(summary.exit(), Exit::Passed);
-    summary.damages.push("a line is lost".into());
+    summary.damages.push("`]]><x>`: a line is lost".into());
     assert_eq!(summary.exit(), Exit::Infrastructure);
+    // Who reads nothing but this file is told as well.
+    let xml = junit::render(&summary, Dialect::Common).unwrap();
+    assert!(
+        xml.contains("type=\"damaged\"") && xml.contains("a line is lost"),
+        "{xml}"
+    );
+    assert_eq!(read_junit(&xml).totals, [2, 0, 1, 0]);
     summary.signal = Some(15);
     assert_eq!(summary.exit().code(), 143);
 }
@@ -1032,6 +1039,37 @@ fn events_of_another_task_do_not_count_where_they_do_not_belong() {
     );
     assert_eq!(loaded.damages.len(), 12);
     assert_eq!(loaded.summary.damages.len(), 12);
+}
+
+#[test]
+fn a_second_verdict_behind_the_end_does_not_count() {
+    let (plan, events) = readable();
+    let directory = tempfile::tempdir().unwrap();
+    record(directory.path(), &plan, &events);
+    let path = directory.path().join(run_dir::transcript("pushes", 1));
+    // As an earlier version wrote it: without a chain.
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut forged = lines.last().unwrap().clone();
+    assert_eq!(forged["type"], "task_finished");
+    forged["outcome"] = json!("completed");
+    forged["seq"] = json!(forged["seq"].as_u64().unwrap() + 1);
+    lines.push(forged);
+    let mut unchained = String::new();
+    for line in &mut lines {
+        line.as_object_mut().unwrap().remove("chain");
+        unchained.push_str(&format!("{line}\n"));
+    }
+    fs::write(&path, unchained).unwrap();
+    let loaded = run_dir::load(directory.path()).unwrap();
+    let pushes = loaded.summary.task("pushes").unwrap();
+    assert_eq!(pushes.verdict(), Verdict::Failed);
+    assert_eq!(loaded.damages.len(), 1);
+    let told = loaded.damages[0].to_string();
+    assert!(told.ends_with("an event after the end"), "{told}");
 }
 
 #[test]

@@ -949,11 +949,41 @@ async fn an_automatic_sandbox_that_is_not_whole_is_a_warning() {
         (Layers::default(), "no sandbox works"),
         (landlock, "does not hold"),
     ] {
+        let is_refused = layers.is_empty() && rustix::process::geteuid().is_root();
         let (outcome, events) = on_machine(layers, "").await;
+        if is_refused {
+            // As the next test says.
+            assert_eq!(outcome, Outcome::SandboxUnavailable);
+            continue;
+        }
         assert_eq!(outcome, Outcome::Completed);
         let warned = |kind: &Kind| matches!(kind, Kind::Warned { code, message } if code == "sandbox" && message.contains(words));
         assert_eq!(kinds(&events, warned), 1, "{events:#?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_no_sandbox_works_root_runs_a_task_only_when_it_says_off() {
+    let (outcome, events) = on_machine(Layers::default(), "").await;
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(outcome, Outcome::SandboxUnavailable);
+        assert_eq!(
+            kinds(&events, |kind| matches!(kind, Kind::StepStarted { .. })),
+            0
+        );
+        let Some(Kind::TaskFinished(finished)) = events.last().map(|event| &event.kind) else {
+            unreachable!()
+        };
+        assert!(
+            finished.message.contains("name `--sandbox off`"),
+            "{}",
+            finished.message
+        );
+    } else {
+        assert_eq!(outcome, Outcome::Completed);
+    }
+    let (outcome, _) = on_machine(Layers::default(), "sandbox: \"off\"\n").await;
+    assert_eq!(outcome, Outcome::Completed);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -96,5 +97,64 @@ fn only_the_gate_makes_a_permit() {
             .count();
         let gate = path.ends_with("src/policy/decide.rs");
         assert!(makes == 0 || gate, "{} makes a permit", path.display());
+    }
+}
+
+/// What a program prints.
+fn told(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_dependency_has_a_permitted_licence_and_comes_locked_from_the_one_registry() {
+    let deny = fs::read_to_string(root().join("deny.toml")).unwrap();
+    let (_, allowed) = deny.split_once("\nallow = [\n").unwrap();
+    let allowed: Vec<&str> = allowed
+        .lines()
+        .take_while(|line| *line != "]")
+        .map(|line| line.split('"').nth(1).unwrap())
+        .collect();
+    let version = told("rustc", &["-vV"]);
+    let host = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .unwrap();
+    let words = "metadata --locked --offline --format-version 1 --filter-platform";
+    let words: Vec<&str> = words.split(' ').chain([host]).collect();
+    let metadata: serde_json::Value = serde_json::from_str(&told("cargo", &words)).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 50);
+    for package in packages {
+        let (name, licence) = (&package["name"], package["license"].as_str().unwrap_or(""));
+        // Each part of an `AND` needs one that is permitted.
+        let is_permitted = licence.split(" AND ").all(|part| {
+            part.trim_matches(['(', ')'])
+                .split(" OR ")
+                .flat_map(|one| one.split('/'))
+                .any(|one| allowed.contains(&one.trim()))
+        });
+        assert!(is_permitted, "{name}: `{licence}` is not in deny.toml");
+    }
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let source = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+    for package in lock.split("[[package]]").skip(1) {
+        let is_ours = package.contains("name = \"agent-batch\"");
+        assert!(
+            is_ours || package.contains(source) && package.contains("checksum = "),
+            "{package}"
+        );
+        for banned in ["openssl-sys", "native-tls"] {
+            assert!(
+                !package.contains(&format!("name = \"{banned}\"")),
+                "{package}"
+            );
+        }
     }
 }

@@ -858,6 +858,12 @@ fn mistakes_in_a_matrix_are_told_once_at_their_place() {
         "{}",
         errors[0].message
     );
+    let errors = load_lines("matrix: { a: [x.y, x], b: [z, y.z] }").unwrap_err();
+    let told = render_all(&errors, false);
+    assert!(
+        told.contains("is called") && told.contains("values of `matrix`"),
+        "{told}"
+    );
     let loaded = load_lines("matrix: { a: [x, y] }").unwrap();
     assert_eq!(loaded.tasks.len(), 2);
     assert!(

@@ -94,7 +94,7 @@ fn suites(summary: &Summary) -> Vec<Suite> {
     }
     let mut taken = HashSet::new();
     let room = room(summary.tasks.len());
-    let merge = incomplete(summary);
+    let further = [incomplete(summary), damaged(summary)];
     order
         .into_iter()
         .map(|file| {
@@ -124,39 +124,42 @@ fn suites(summary: &Summary) -> Vec<Suite> {
                     .collect(),
             }
         })
-        .chain(merge)
+        .chain(further.into_iter().flatten())
         .collect()
 }
 
-/// A suite with one case that tells what a merge found missing, twice there or different.
+/// What a merge found missing, twice there or different.
 fn incomplete(summary: &Summary) -> Option<Suite> {
     let faults = summary.faults();
-    if faults.is_empty() {
-        return None;
-    }
-    let all = text::one_line(&faults.join("; "), MESSAGE);
+    (!faults.is_empty()).then(|| of_the_run(summary, "merge", "merge_incomplete", faults))
+}
+
+/// Damage to the record where nothing else is wrong: all cases pass, and the run does not.
+fn damaged(summary: &Summary) -> Option<Suite> {
+    let told = summary.is_failed_by_damage() && summary.faults().is_empty();
+    told.then(|| of_the_run(summary, "record", "damaged", &summary.damages))
+}
+
+/// A suite with one case that is an error of the run and of no task.
+fn of_the_run(summary: &Summary, name: &str, kind: &str, sentences: &[String]) -> Suite {
+    let all = text::one_line(&sentences.join("; "), MESSAGE);
     let message = xml::attribute(&all, MESSAGE);
-    let mut case = TestCaseBuilder::error(
-        "merge",
-        junit_report::Duration::ZERO,
-        "merge_incomplete",
-        &message,
-    );
+    let mut case = TestCaseBuilder::error(name, junit_report::Duration::ZERO, kind, &message);
     case.set_classname("agent-batch");
-    case.set_trace(&section(&faults.join("\n"), content::BODY));
-    let mut builder = TestSuiteBuilder::new("agent-batch merge");
+    case.set_trace(&xml::cdata(&section(&sentences.join("\n"), content::BODY)));
+    let mut builder = TestSuiteBuilder::new(&format!("agent-batch {name}"));
     builder.set_timestamp(summary.plan.started_at.to_offset(time::UtcOffset::UTC));
     builder.add_testcase(case.build());
     let mut written = builder.build();
     "agent-batch".clone_into(&mut written.package);
-    Some(Suite {
+    Suite {
         written,
         properties: properties(summary, &[]),
         cases: vec![Extra {
             line: 1,
             reruns: Vec::new(),
         }],
-    })
+    }
 }
 
 /// What holds for all cases of a suite, for readers that show it or group by it.

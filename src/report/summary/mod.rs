@@ -162,11 +162,16 @@ impl Summary {
         if self.tasks.is_empty() && self.plan.shard.is_none() {
             return Exit::Usage;
         }
-        let exit = compared::exit(self);
-        if exit == Exit::Passed && !self.damages.is_empty() {
+        if self.is_failed_by_damage() {
             return Exit::Infrastructure;
         }
-        exit
+        compared::exit(self)
+    }
+
+    /// Whether tasks passed as far as one knows, and only the damage to their record keeps the run from passing.
+    #[must_use]
+    pub fn is_failed_by_damage(&self) -> bool {
+        !self.damages.is_empty() && compared::exit(self) == Exit::Passed
     }
 
     /// The sums.
