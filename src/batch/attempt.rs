@@ -256,6 +256,7 @@ impl<'a> Attempt<'a> {
                     time: began.elapsed(),
                 },
                 judges: self.job.judges.clone(),
+                purse: self.batch.purse.clone(),
                 scratch: self.scratch.clone(),
                 launcher: held.launcher.clone(),
                 held_to: &held_to,

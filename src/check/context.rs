@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::CallLog;
+use crate::budget::Purse;
 use crate::event::{Change, Spent};
 use crate::model::Model;
 use crate::proc::Launcher;
@@ -32,6 +33,8 @@ pub struct CheckContext<'a> {
     pub taken: Taken,
     /// The models of judges, by the names in the task file.
     pub judges: BTreeMap<String, Arc<dyn Model>>,
+    /// The batch's purse, from which judges are paid like every other call; `None` where nothing is limited.
+    pub purse: Option<Arc<Purse>>,
     /// A directory of the attempt's own, for copies.
     pub scratch: PathBuf,
     /// Starts processes, held to the workspace.
@@ -116,6 +119,7 @@ pub(super) mod fixture {
                 calls: CallLog::default(),
                 taken: Taken::default(),
                 judges: BTreeMap::new(),
+                purse: None,
                 scratch: self.scratch.path().to_path_buf(),
                 launcher: Launcher::new(PathBuf::from("/nonexistent/supervisor")),
                 held_to: &|_| Launcher::new(PathBuf::from("/nonexistent/supervisor")),

@@ -24,7 +24,7 @@ pub(super) fn named(args: &BaselineArgs, settings: &Settings) -> Result<Option<S
     .map_err(|error| fail(Exit::Usage, &error.to_string()))
 }
 
-/// The same for a run that is over: without a name, what it was compared with then.
+/// The same for a run that has begun before: without a name, what it was compared with then.
 pub(super) fn of_report(
     args: &BaselineArgs,
     directory: &Path,

@@ -310,12 +310,18 @@ fn superseded(
 }
 
 /// Removes the files beside the plan: reports of the run so far, which a killed run must not leave behind as if they were
-/// true, and what writing them left.
+/// true, and what writing them left. What the run is compared with stays.
 fn remove_reports(out: &Path) -> io::Result<()> {
     for entry in out.read_dir()? {
         let entry = entry?;
         let name = entry.file_name();
-        let stays = name == run_dir::LOCK || name == run_dir::PLAN || name == run_dir::IGNORE;
+        let stays = [
+            run_dir::LOCK,
+            run_dir::PLAN,
+            run_dir::IGNORE,
+            run_dir::BASELINE,
+        ];
+        let stays = stays.iter().any(|kept| name == *kept);
         if !stays && !entry.file_type()?.is_dir() {
             fs::remove_file(entry.path())?;
         }

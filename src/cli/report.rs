@@ -8,7 +8,7 @@ use crate::cli::settings::Settings;
 use crate::cli::{baseline, fail, load, run, say};
 use crate::file;
 use crate::outcome::Exit;
-use crate::report::baseline::compare;
+use crate::report::baseline::{Snapshot, compare};
 use crate::report::merge::{self, Member};
 use crate::report::run_dir;
 
@@ -27,11 +27,13 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
         }
     }
     match (&args.out, dirs.as_slice()) {
-        (Some(out), dirs) => match join(dirs, out, settings) {
-            Ok(()) => again(out, args, settings),
-            Err((exit, message)) => fail(exit, &message),
-        },
-        (None, [dir]) => again(dir, args, settings),
+        (Some(out), dirs) => merged(dirs, out, args, settings),
+        (None, [dir]) => {
+            match baseline::of_report(&args.baseline, &settings.base.join(dir), settings) {
+                Ok(before) => again(dir, before.as_ref(), args, settings),
+                Err(exit) => exit,
+            }
+        }
         (None, several) => fail(
             Exit::Usage,
             &format!(
@@ -42,19 +44,42 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
     }
 }
 
-fn again(dir: &Path, args: &ReportArgs, settings: &Settings) -> Exit {
-    let directory = settings.base.join(dir);
-    let before = match baseline::of_report(&args.baseline, &directory, settings) {
-        Ok(before) => before,
+/// Joins, keeps with the result what it is compared with, and makes its reports.
+fn merged(dirs: &[PathBuf], out: &Path, args: &ReportArgs, settings: &Settings) -> Exit {
+    // Before the directory is emptied: it may be the baseline itself.
+    let named = match baseline::named(&args.baseline, settings) {
+        Ok(named) => named,
         Err(exit) => return exit,
     };
+    let of_shards = match join(dirs, out, settings) {
+        Ok(of_shards) => of_shards,
+        Err((exit, message)) => return fail(exit, &message),
+    };
+    let target = settings.base.join(out);
+    if let Some(snapshot) = named.as_ref().or(of_shards.as_ref())
+        && let Err(exit) = baseline::store(snapshot, &target)
+    {
+        return exit;
+    }
+    let before = match named {
+        Some(named) => Ok(Some(named)),
+        None => baseline::of_report(&args.baseline, &target, settings),
+    };
+    match before {
+        Ok(before) => again(out, before.as_ref(), args, settings),
+        Err(exit) => exit,
+    }
+}
+
+fn again(dir: &Path, before: Option<&Snapshot>, args: &ReportArgs, settings: &Settings) -> Exit {
+    let directory = settings.base.join(dir);
     match run_dir::load(&directory) {
         Ok(mut loaded) => {
             for damage in &loaded.damages {
                 say(&format!("warning: {damage}"));
             }
             loaded.summary.dir = dir.to_string_lossy().into_owned();
-            if let Some(before) = &before {
+            if let Some(before) = before {
                 compare(&mut loaded.summary, before);
             }
             let exit = run::conclude(
@@ -103,8 +128,13 @@ fn directories(arguments: &[PathBuf], base: &Path) -> Result<Vec<PathBuf>, Strin
     Ok(found)
 }
 
-/// Makes one run directory out of those of shards. What is missing is in its plan, so that every report tells it.
-fn join(dirs: &[PathBuf], out: &Path, settings: &Settings) -> Result<(), (Exit, String)> {
+/// Makes one run directory out of those of shards. What is missing is in its plan, so that every report tells it. Returns what
+/// the shards were compared with.
+fn join(
+    dirs: &[PathBuf],
+    out: &Path,
+    settings: &Settings,
+) -> Result<Option<Snapshot>, (Exit, String)> {
     let target = settings.base.join(out);
     let physical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let members: Vec<Member> = dirs
@@ -133,7 +163,10 @@ fn join(dirs: &[PathBuf], out: &Path, settings: &Settings) -> Result<(), (Exit, 
         let message = format!("there is no run directory to join: {}", told.join("; "));
         return Err((Exit::Usage, message));
     };
-    for warning in &joined.warnings {
+    let (of_shards, others) = joined
+        .baseline()
+        .map_err(|error| (Exit::Usage, error.to_string()))?;
+    for warning in joined.warnings.iter().chain(&others) {
         say(&format!("warning: {warning}"));
     }
     let claimed = claim(&target, out)?;
@@ -147,7 +180,13 @@ fn join(dirs: &[PathBuf], out: &Path, settings: &Settings) -> Result<(), (Exit, 
             ));
         }
     }
-    Ok(())
+    let skipped = joined
+        .journal(&target)
+        .map_err(|error| (Exit::Infrastructure, error.to_string()))?;
+    for what in skipped {
+        say(&format!("warning: {what}"));
+    }
+    Ok(of_shards)
 }
 
 /// Whether a run holds the directory's lock.

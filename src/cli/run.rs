@@ -37,9 +37,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     // Before the run directory is emptied: it may be the baseline itself.
-    let before = match baseline::demand(&args.baseline)
-        .and_then(|()| baseline::named(&args.baseline, settings))
-    {
+    let before = match &args.plan.resume {
+        Some(dir) => baseline::of_report(&args.baseline, &settings.base.join(dir), settings),
+        None => baseline::demand(&args.baseline)
+            .and_then(|()| baseline::named(&args.baseline, settings)),
+    };
+    let before = match before {
         Ok(before) => before,
         Err(exit) => return exit,
     };
@@ -395,7 +398,7 @@ fn prepare(
             earlier: earlier.get(&job.task.name).cloned().unwrap_or_default(),
             ..job
         })
-        .filter(|job| !resume::is_done(job.task.trials, &job.earlier))
+        .filter(|job| !resume::is_done(job.task.trials, args.limits.all_trials, &job.earlier))
         .collect();
     dealing.longest_first(&mut jobs, |job| &job.task.name);
     if args.plan.resume.is_some() {

@@ -217,6 +217,30 @@ fn comparison_lines(task: &TaskSummary) -> Vec<String> {
     lines
 }
 
+/// What a task is beside its verdict, in words of ours: how it stands to the baseline, whether a failure counts.
+#[must_use]
+pub fn marks(task: &TaskSummary) -> Vec<&'static str> {
+    let class = task.compared.as_ref().map(|compared| compared.class);
+    let class = class.filter(|class| !matches!(class, Class::Passing | Class::NotEvaluated));
+    let flaky = task.is_flaky().then_some("flaky");
+    let quarantined = task.quarantine.is_some().then_some("quarantined");
+    let class = class.map(Class::name);
+    [class, flaky, quarantined].into_iter().flatten().collect()
+}
+
+/// What the comparison with the baseline came to, and how many failures do not count.
+#[must_use]
+pub fn comparison(summary: &Summary) -> Vec<String> {
+    let mut lines = baseline_lines(summary);
+    let excused = summary.tasks.iter().filter(|task| task.is_excused());
+    let excused = excused.count() as u64;
+    if excused > 0 {
+        let failures = text::plural(excused, "failure");
+        lines.push(format!("{failures} in quarantine, which do not count"));
+    }
+    lines
+}
+
 /// What the comparison with the baseline came to, over all tasks.
 fn baseline_lines(summary: &Summary) -> Vec<String> {
     let Some(baseline) = &summary.baseline else {
@@ -356,16 +380,7 @@ fn closing(summary: &Summary) -> Vec<String> {
     }
     lines.extend(sandbox::warnings(summary));
     lines.extend(asides(summary));
-    lines.extend(baseline_lines(summary));
-    let excused = summary
-        .tasks
-        .iter()
-        .filter(|task| task.is_excused())
-        .count();
-    if excused > 0 {
-        let failures = text::plural(excused as u64, "failure");
-        lines.push(format!("{failures} in quarantine, which do not count"));
-    }
+    lines.extend(comparison(summary));
     if let Some(shard) = &summary.plan.shard {
         let (own, all) = (summary.tasks.len(), summary.plan.tasks.len());
         lines.push(format!(
@@ -390,15 +405,12 @@ fn closing(summary: &Summary) -> Vec<String> {
 #[must_use]
 pub fn asides(summary: &Summary) -> Vec<String> {
     let passed = |task: &&TaskSummary| task.verdict() == Verdict::Passed;
-    let flaky = summary
-        .tasks
-        .iter()
-        .filter(passed)
-        .filter(|task| task.is_flaky());
-    let mut lines: Vec<String> = flaky
-        .take(TOLD)
-        .map(|task| format!("{}: flaky: {}", task.name, task.message))
-        .collect();
+    let of_attempts = summary.tasks.iter().filter(passed).filter_map(|task| {
+        let flaky = if task.is_flaky() { "flaky: " } else { "" };
+        let told = !flaky.is_empty() || task.trials_line().is_some();
+        told.then(|| format!("{}: {flaky}{}", task.name, task.message))
+    });
+    let mut lines: Vec<String> = of_attempts.take(TOLD).collect();
     let mut reasons: Vec<(&str, u64)> = Vec::new();
     for task in summary
         .tasks

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::account::bypass_warning;
+use super::account::{bypass_warning, marks};
 use super::is_bypass;
 use super::junit::relative;
 use super::summary::{Summary, TaskSummary};
@@ -42,8 +42,8 @@ struct Lines {
     begin: u32,
 }
 
-/// The report: `critical` for tasks that failed their gate, `major` for errors, `minor` for tasks that were not run or ran
-/// without a gate. A run without any gives an empty list, which clears what GitLab showed before.
+/// The report: `critical` for tasks that failed their gate, `major` for errors, `minor` for tasks whose failure a quarantine
+/// excuses, that were not run or ran without a gate. How a task stands to the baseline is in its description. A run without any gives an empty list, which clears what GitLab showed before.
 ///
 /// # Errors
 /// None in practice: strings and numbers always serialise.
@@ -52,8 +52,14 @@ pub fn code_quality(summary: &Summary) -> serde_json::Result<String> {
         let tasks = summary.tasks.iter();
         tasks.filter(move |task: &&TaskSummary| task.verdict() == verdict)
     };
-    let failed =
-        of(Verdict::Failed).map(|task| entry(task, "critical", task.outcome.name(), &task.message));
+    let failed = of(Verdict::Failed).map(|task| {
+        let severity = if task.is_excused() {
+            "minor"
+        } else {
+            "critical"
+        };
+        entry(task, severity, task.outcome.name(), &task.message)
+    });
     let errored =
         of(Verdict::Errored).map(|task| entry(task, "major", task.outcome.name(), &task.message));
     let skipped =
@@ -75,10 +81,21 @@ pub fn code_quality(summary: &Summary) -> serde_json::Result<String> {
 fn entry(task: &TaskSummary, severity: &'static str, word: &str, said: &str) -> Entry {
     let name = text::head(&task.name, NAME);
     let path = relative(&task.file);
+    // They speak of the outcome, not of how the task was run.
+    let marks = if word == task.outcome.name() {
+        marks(task)
+    } else {
+        Vec::new()
+    };
+    let marks = if marks.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", marks.join(", "))
+    };
     // Without the message, whose numbers change from run to run.
     let identity = [task.file.as_str(), &task.name, word].join("\0");
     Entry {
-        description: shown(&format!("{name}: {word}: {said}"), DESCRIPTION),
+        description: shown(&format!("{name}: {word}{marks}: {said}"), DESCRIPTION),
         check_name: format!("agent-batch/{word}"),
         fingerprint: text::hex(&Sha256::digest(identity.as_bytes())),
         severity,

@@ -4,15 +4,17 @@
 //! all. [`judge`] proves by the plan's hash that every shard, and in it every task, is there once; what is not so is a fault,
 //! and a merge with a fault has no verdict. [`copy`] takes what the tasks left; the result is an ordinary run directory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::event::{Kind, Sink};
 use crate::file;
 use crate::outcome::Outcome;
+use crate::report::baseline::{BaselineError, Snapshot};
 use crate::report::plan::{Merge, RunPlan};
-use crate::report::run_dir;
+use crate::report::{run_dir, transcript};
 use crate::text::{self, file_name::file_name};
 
 /// How many tasks are named in one sentence.
@@ -265,6 +267,98 @@ fn most_frequent<T: PartialEq>(values: impl Iterator<Item = T>) -> Option<T> {
         .into_iter()
         .find(|(_, count)| *count == most)
         .map(|(value, _)| value)
+}
+
+impl Joined {
+    /// The directories that tasks are taken from, each with its tasks.
+    fn directories(&self) -> BTreeMap<&Path, BTreeSet<&str>> {
+        let mut directories: BTreeMap<&Path, BTreeSet<&str>> = BTreeMap::new();
+        for (task, directory) in &self.sources {
+            directories.entry(directory).or_default().insert(task);
+        }
+        directories
+    }
+
+    /// What the shards were compared with. Where that is not one baseline it is the first one, and a warning for each other.
+    ///
+    /// # Errors
+    /// A baseline that is there cannot be used.
+    pub fn baseline(&self) -> Result<(Option<Snapshot>, Vec<String>), BaselineError> {
+        let mut found: Option<(&Path, Snapshot)> = None;
+        let mut without = Vec::new();
+        let mut warnings = Vec::new();
+        for directory in self.directories().into_keys() {
+            match (Snapshot::stored(directory)?, &found) {
+                (Some(snapshot), None) => found = Some((directory, snapshot)),
+                (Some(snapshot), Some((first, known))) if snapshot != *known => {
+                    warnings.push(differs(directory, first));
+                }
+                (Some(_), Some(_)) => {}
+                (None, _) => without.push(directory),
+            }
+        }
+        if let Some((first, _)) = &found {
+            warnings.extend(without.iter().map(|directory| differs(directory, first)));
+        }
+        Ok((found.map(|(_, snapshot)| snapshot), warnings))
+    }
+
+    /// Joins what the batches of the shards say of their own tasks: why some were not run, and how the API's load was borne.
+    /// A signal that ended one of the shards is not taken: it did not end the whole. What cannot be used is told.
+    ///
+    /// # Errors
+    /// The joined journal cannot be written.
+    pub fn journal(&self, to: &Path) -> io::Result<Vec<String>> {
+        let mut writer: Option<transcript::Writer> = None;
+        let mut skipped = Vec::new();
+        let mut seq = 0;
+        for (directory, tasks) in self.directories() {
+            let path = directory.join(run_dir::BATCH);
+            let reader = match run_dir::regular(&path).and_then(|()| transcript::read(&path)) {
+                Ok(reader) => reader,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    skipped.push(at(&path, &error).to_string());
+                    continue;
+                }
+            };
+            for item in reader {
+                let mut event = match item {
+                    Ok(event) if event.task.is_empty() && event.attempt == 0 => event,
+                    Ok(_) => continue,
+                    Err(damage) => {
+                        if skipped.len() < NAMED {
+                            skipped.push(damage.to_string());
+                        }
+                        continue;
+                    }
+                };
+                match &mut event.kind {
+                    Kind::TasksNotRun { tasks: named, .. } => {
+                        named.retain(|name| tasks.contains(name.as_str()));
+                    }
+                    Kind::CallsEased { .. } => {}
+                    _ => continue,
+                }
+                event.seq = seq;
+                seq += 1;
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    none => none.insert(transcript::Writer::create(&to.join(run_dir::BATCH))?),
+                };
+                writer.accept(&event)?;
+            }
+        }
+        Ok(skipped)
+    }
+}
+
+fn differs(directory: &Path, first: &Path) -> String {
+    format!(
+        "`{}` was not compared with the same baseline as `{}`, whose baseline is taken",
+        directory.display(),
+        first.display()
+    )
 }
 
 /// Copies what a task left from one run directory to another: regular files in directories, nothing else. What is skipped is

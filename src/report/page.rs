@@ -62,6 +62,9 @@ fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) 
     for aside in account::asides(summary) {
         page.add(&format!("- {}\n", code(&text::head(&aside, 800))));
     }
+    for line in account::comparison(summary) {
+        page.add(&format!("- {}\n", code(&text::head(&line, 800))));
+    }
     for damage in summary.damages.iter().take(20) {
         page.add(&format!("- damaged: {}\n", code(&text::head(damage, 400))));
     }
@@ -161,10 +164,12 @@ fn mark(verdict: Verdict) -> &'static str {
 
 fn row(task: &TaskSummary) -> String {
     let short = |value: &str| code(&text::head(value, 120));
+    let mut verdict = vec![verdict_word(task.verdict())];
+    verdict.extend(account::marks(task));
     format!(
         "| {} {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         mark(task.verdict()),
-        verdict_word(task.verdict()),
+        verdict.join(", "),
         short(&task.name),
         task.outcome.name(),
         short(&task.model),

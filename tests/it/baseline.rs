@@ -91,6 +91,60 @@ fn every_task_has_its_class_and_only_a_regression_fails_a_gate_for_it() {
 }
 
 #[test]
+fn pages_for_reviewers_tell_what_is_new_and_what_does_not_count() {
+    let sandbox = with_baseline().file(
+        "agent-batch.yaml",
+        "quarantine:\n  - { task: failing, until: \"9999-12-31\", reason: \"see issue 12\" }\n",
+    );
+    let args = ["tasks", "--baseline", "before", "--gitlab", "always"];
+    let run = sandbox.call(&args).exit(1);
+    for page in ["summary.md", "comment.md"] {
+        let page = run.read(&format!("agent-batch-results/{page}"));
+        for said in [
+            "failed, broken | `broken`",
+            "failed, still failing, quarantined | `failing`",
+            "1 broken, 1 fixed, 1 still failing",
+            "1 failure in quarantine",
+        ] {
+            assert!(page.contains(said), "{said}\n{page}");
+        }
+    }
+    let report = run.read("agent-batch-results/gl-code-quality-report.json");
+    let entries: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let severities: Vec<String> = entries
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| format!("{} {}", entry["severity"], entry["description"]))
+        .collect();
+    let is_told = |start: &str| severities.iter().any(|entry| entry.starts_with(start));
+    for start in [
+        "\"critical\" \"broken: check_failed (broken)",
+        "\"minor\" \"failing: check_failed (still failing, quarantined)",
+    ] {
+        assert!(is_told(start), "{start}\n{severities:?}");
+    }
+    let page = run.read("agent-batch-results/report.html");
+    assert!(page.contains("href=\"./gl-code-quality-report.json\""));
+}
+
+#[test]
+fn a_run_that_goes_on_is_compared_with_what_it_began_with() {
+    let fault = [("new", "- fault: { status: 400 }\n")];
+    let sandbox = tasks(with_baseline(), &fault);
+    let gated = ["tasks", "--baseline", "before", "--gate", "cost"];
+    sandbox.call(&gated).exit(3);
+    let sandbox = tasks(sandbox, &[("new", DONE)]);
+    let resume = ["tasks", "--resume", "agent-batch-results"];
+    let live = sandbox.call(&resume).exit(0);
+    assert_eq!(classes(&live)[0], "broken broken");
+    assert!(live.stdout().contains("only this fails the run: cost"));
+    let summary = live.summary();
+    let again = sandbox.call(&["report", "agent-batch-results"]).exit(0);
+    assert_eq!(again.summary(), summary);
+}
+
+#[test]
 fn an_infrastructure_error_is_no_regression_and_still_its_own_exit_code() {
     let sandbox = tasks(with_baseline(), &[("broken", "- fault: { status: 400 }\n")]);
     let run = sandbox

@@ -448,6 +448,76 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
 }
 
 #[test]
+fn every_report_tells_of_trials_and_calls_only_those_that_did_not_pass_a_rerun() {
+    let said = ["right", "wrong", "right", "right", "wrong"];
+    let yaml = "trials: { count: 5, pass: 3 }\n";
+    let (run, _) = trials(&said, yaml, &["--all-trials"]);
+    let run = run.exit(0);
+    let junit = run.junit();
+    assert_eq!(junit.matches("<testcase").count(), 1, "{junit}");
+    assert_eq!(junit.matches("<flakyFailure").count(), 2, "{junit}");
+    assert!(junit.contains("[[PROPERTY|flaky=true]]"), "{junit}");
+    let told = "3 of 5 trials passed, 3 of 5 have to";
+    assert_eq!(run.summary()["tasks"][0]["trials"]["passed"], 3);
+    for report in ["summary.md", "comment.md", "report.html", "junit.xml"] {
+        let text = run.read(&format!("agent-batch-results/{report}"));
+        assert!(text.contains(told), "{report}\n{text}");
+        assert!(text.contains("flaky"), "{report}\n{text}");
+    }
+    assert!(run.stdout().contains(told), "{}", run.stdout());
+    let page = run.read("agent-batch-results/report.html");
+    assert!(page.contains("href=\"./comment.md\""));
+    assert!(!page.contains("gl-code-quality"));
+
+    // Of a case that failed, an earlier trial that passed is none, and the last one is the case itself.
+    let yaml = "trials: { count: 3, pass: 3 }\n";
+    let (run, _) = trials(&["right", "wrong", "wrong"], yaml, &["--all-trials"]);
+    let junit = run.exit(1).junit();
+    assert_eq!(junit.matches("<rerunFailure").count(), 1, "{junit}");
+    assert!(junit.contains("1 of 3 trials passed"), "{junit}");
+}
+
+#[test]
+fn a_run_that_goes_on_repeats_no_trial_and_runs_the_missing_ones() {
+    let plays = ["right", "broken", "right", "right", "wrong"];
+    let plays = plays.iter().map(|said| match *said {
+        "broken" => status(400, "invalid_request_error", "played"),
+        said => Play::Say(message(text(said), "end_turn")),
+    });
+    let server = Server::start(plays);
+    let yaml = "checks:\n  - reply: { contains: right }\ntrials: { count: 4, pass: 3 }\n";
+    let sandbox = tasks(&server, 1, yaml);
+    let resume = [
+        "tasks/t000.yaml",
+        "--resume",
+        "agent-batch-results",
+        "--all-trials",
+    ];
+    let run = sandbox.call(&["tasks/t000.yaml", "--all-trials"]).exit(0);
+    assert_eq!(run.summary()["tasks"][0]["trials"]["errored"], 1);
+    assert_eq!(server.received(), 4);
+    let run = sandbox.call(&resume).exit(0);
+    let task = &run.summary()["tasks"][0];
+    assert_eq!(task["trials"]["passed"], 3, "{task}");
+    assert_eq!(task["trials"]["failed"], 1);
+    assert_eq!(task["trials"]["errored"], 0);
+    assert_eq!(
+        server.received(),
+        5,
+        "one for each trial, and the broken one"
+    );
+    let again = sandbox.call(&["report", "agent-batch-results"]).exit(0);
+    assert_eq!(again.summary()["tasks"][0], *task);
+    let run = sandbox.call(&resume).exit(0);
+    assert!(
+        run.stderr().contains("0 of 1 task left"),
+        "{}",
+        run.stderr()
+    );
+    assert_eq!(server.received(), 5);
+}
+
+#[test]
 fn trials_of_which_too_many_fail_end_the_task_early() {
     let (run, calls) = trials(
         &["wrong", "wrong", "right"],

@@ -152,6 +152,65 @@ fn four_shards_merge_into_what_one_run_would_have_said() {
 }
 
 #[test]
+fn a_merge_keeps_why_tasks_were_not_run_and_what_they_are_compared_with() {
+    let sandbox = eight().named_task(
+        "t0",
+        "tools: []\nchecks: [{ reply: { contains: never } }]\n",
+    );
+    sandbox.call(&[TASKS, "--out", "before"]).exit(1);
+    let run = sandbox
+        .call(&[
+            TASKS,
+            "--shard",
+            "1/1",
+            "--jobs",
+            "1",
+            "--fail-fast",
+            "--baseline",
+            "before",
+            "--gate",
+            "broken",
+            "--out",
+            "shard-1",
+        ])
+        .exit(3);
+    let shard = json(&run, "shard-1/summary.json");
+    // Another process wrote the end of its journal as it was killed.
+    let journal = run.path("shard-1/batch.jsonl");
+    let torn = fs::read_to_string(&journal).unwrap() + "{\"v\":";
+    fs::write(&journal, torn).unwrap();
+    let merged = sandbox
+        .call(&["report", "shard-*", "--out", "merged"])
+        .exit(3);
+    let joined = json(&merged, "merged/summary.json");
+    let told = |summary: &Value| -> Vec<(Value, Value)> {
+        let tasks = summary["tasks"].as_array().unwrap().iter();
+        tasks
+            .map(|task| (task["message"].clone(), task["baseline"].clone()))
+            .collect()
+    };
+    assert_eq!(told(&joined), told(&shard));
+    assert_eq!(joined["baseline"], shard["baseline"]);
+    let reason = joined["tasks"][7]["message"].as_str().unwrap();
+    assert!(reason.contains("fail"), "{reason}");
+    assert!(
+        merged.stderr().contains("batch.jsonl"),
+        "{}",
+        merged.stderr()
+    );
+    let again = sandbox.call(&["report", "merged"]).exit(3);
+    assert_eq!(json(&again, "merged/summary.json"), joined);
+
+    // What is named counts more, and is kept as well.
+    let named = ["report", "shard-1", "--out", "named", "--baseline"];
+    let named = sandbox.call(&[&named[..], &["before/summary.json"]].concat());
+    let named = json(&named, "named/summary.json");
+    assert_eq!(named["baseline"]["source"], "before/summary.json");
+    let again = sandbox.call(&["report", "named"]);
+    assert_eq!(json(&again, "named/summary.json"), named);
+}
+
+#[test]
 fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
     let sandbox = eight();
     shards(&sandbox, &[1, 2, 4]);

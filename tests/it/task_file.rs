@@ -652,6 +652,7 @@ async fn run_checks(checks: &str) -> Vec<Finding> {
         calls: CallLog::default(),
         taken: Taken::default(),
         judges: BTreeMap::new(),
+        purse: None,
         scratch: scratch.path().to_path_buf(),
         launcher: launcher.clone(),
         held_to: &|_| launcher.clone(),

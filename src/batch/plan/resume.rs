@@ -19,9 +19,10 @@ pub fn as_earlier(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Whether a task with these attempts is done: every trial has its verdict, or enough of them to know how it ends.
+/// Whether a task with these attempts is done: every trial has its verdict, or, unless all are wanted, enough of them to know
+/// how it ends.
 #[must_use]
-pub fn is_done(trials: Trials, attempts: &[EarlierAttempt]) -> bool {
+pub fn is_done(trials: Trials, runs_all: bool, attempts: &[EarlierAttempt]) -> bool {
     let verdicts = attempts.iter().filter(|attempt| is_verdict(attempt));
     let (mut passed, mut failed) = (0_u32, 0_u32);
     for attempt in verdicts {
@@ -29,6 +30,9 @@ pub fn is_done(trials: Trials, attempts: &[EarlierAttempt]) -> bool {
             Verdict::Passed => passed += 1,
             _ => failed += 1,
         }
+    }
+    if runs_all {
+        return passed.saturating_add(failed) >= trials.count;
     }
     passed >= trials.pass || failed > trials.count.saturating_sub(trials.pass)
 }
@@ -49,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_task_is_done_when_it_passed_or_failed_and_not_when_infrastructure_did() {
-        let done = |outcomes: &[Outcome]| is_done(Trials::default(), &attempts(outcomes));
+        let done = |outcomes: &[Outcome]| is_done(Trials::default(), false, &attempts(outcomes));
         assert!(done(&[Outcome::Completed]));
         assert!(done(&[Outcome::StepLimit]));
         assert!(done(&[Outcome::ApiError, Outcome::CheckFailed]));
@@ -68,8 +72,8 @@ mod tests {
 
     #[test]
     fn trials_are_done_when_they_are_decided() {
-        let done =
-            |outcomes: &[Outcome]| is_done(Trials { count: 5, pass: 4 }, &attempts(outcomes));
+        let trials = Trials { count: 5, pass: 4 };
+        let done = |outcomes: &[Outcome]| is_done(trials, false, &attempts(outcomes));
         let (good, bad, broken) = (
             Outcome::Completed,
             Outcome::CheckFailed,
@@ -79,5 +83,7 @@ mod tests {
         assert!(done(&[good, broken, good, good, good]));
         assert!(!done(&[bad, good]));
         assert!(done(&[bad, broken, bad]));
+        assert!(!is_done(trials, true, &attempts(&[bad, broken, bad])));
+        assert!(is_done(trials, true, &attempts(&[bad; 5])));
     }
 }

@@ -19,7 +19,7 @@ use self::verdict::{Verdict, parse};
 use super::{
     Build, Check, CheckContext, Finding, Problem, Step, TimeSpan, World, clipped, time_limit,
 };
-use crate::budget::{Budget, Limits};
+use crate::budget::{Ask, Budget, Limits};
 use crate::event::{CheckResult, Spent};
 use crate::message::{Block, Message};
 use crate::model::{Listener, Model, ModelError, Reply, Request};
@@ -31,6 +31,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 const DEFAULT_TOKENS: u64 = 50_000;
 /// The most output tokens of its answer.
 const ANSWER_TOKENS: u64 = 2_000;
+/// Input that the provider counts beside what is sent, in tokens.
+const ENVELOPE_TOKENS: u64 = 1_024;
 /// The score from which on a judge passes that names no threshold.
 const DEFAULT_THRESHOLD: f64 = 0.7;
 /// The longest rubric, in bytes.
@@ -205,10 +207,32 @@ impl Judge {
         let room = usize::try_from(self.max_tokens.saturating_mul(2)).unwrap_or(usize::MAX);
         let shown = prompt::write(&self.rubric, &self.sees, context, room);
         let estimate = (prompt::SYSTEM.len() + shown.len()) as u64 / 3;
-        let reservation = match budget.reserve(1, estimate) {
+        let mut reservation = match budget.reserve(1, estimate) {
             Ok(reservation) => reservation,
             Err(exceeded) => {
                 return Finding::errored(format!("the judge's budget is too small: {exceeded}"));
+            }
+        };
+        let hold = match &context.purse {
+            None => None,
+            Some(purse) => {
+                // A token has at least a byte; JSON escapes are the provider's affair and no tokens.
+                let input = ENVELOPE_TOKENS + (prompt::SYSTEM.len() + shown.len()) as u64;
+                let ask = Ask {
+                    input,
+                    input_unmeasured: input,
+                    output: reservation.max_tokens,
+                    price: facts.map(|facts| facts.price),
+                };
+                match purse.hold(&ask).await {
+                    Ok(hold) => {
+                        reservation.lower(hold.output);
+                        Some(hold)
+                    }
+                    Err(exceeded) => {
+                        return Finding::errored(format!("the judge was not asked: {exceeded}"));
+                    }
+                }
             }
         };
         let request = Request {
@@ -217,7 +241,13 @@ impl Judge {
             tools: &[],
             max_tokens: reservation.max_tokens,
         };
-        match model.reply(request, &Deaf).await {
+        let reply = model.reply(request, &Deaf).await;
+        match (hold, &reply) {
+            (Some(hold), Ok(reply)) => hold.settle(&reply.usage),
+            (Some(hold), Err(_)) => hold.release(),
+            (None, _) => {}
+        }
+        match reply {
             Ok(reply) => {
                 let cost = budget.settle(&reply.usage);
                 let spent = Some(Spent {
@@ -280,6 +310,7 @@ impl Listener for Deaf {
 mod tests {
     use super::super::context::fixture::{Place, world};
     use super::*;
+    use crate::budget::{Purse, PurseLimits};
     use crate::model::scripted::{Script, Scripted};
     use serde_json::json;
 
@@ -344,6 +375,30 @@ mod tests {
         ] {
             let finding = run(&judge, script, "x").await;
             assert_eq!(finding.result, CheckResult::Errored, "{script} {finding:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_judge_is_paid_from_the_purse_of_the_batch_or_not_asked() {
+        let script = "price: { input: 1, output: 1 }\nreplies:\n  - text: '{\"score\": 1, \"reason\": \"\"}'\n";
+        for (tokens, result) in [(40_000, CheckResult::Passed), (1_000, CheckResult::Errored)] {
+            let place = Place::new();
+            let mut context = place.context();
+            let script = Script::parse("judge.yaml", script).unwrap();
+            let model: Arc<dyn Model> = Arc::new(Scripted::new("scripted/judge", script));
+            context.judges.insert("scripted/judge".to_owned(), model);
+            context.purse = Purse::new(PurseLimits {
+                max_tokens: Some(tokens),
+                ..PurseLimits::default()
+            });
+            let finding = judge(&json!({})).run(&context).await;
+            assert_eq!(finding.result, result, "{finding:?}");
+            let spent = finding.spent.map_or(0, |spent| spent.usage.total());
+            let state = context.purse.unwrap().state();
+            assert!(
+                state.contains(&format!("{spent} of {tokens} tokens")),
+                "{state}"
+            );
         }
     }
 

@@ -1,9 +1,12 @@
 //! Head and foot of the page, and its policy.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
+use crate::report::files;
 use crate::report::summary::Summary;
 
 /// The style, ours alone.
@@ -48,15 +51,23 @@ pub(super) fn head(summary: &Summary) -> Markup {
     }
 }
 
-/// The end of the page.
-pub(super) fn foot(summary: &Summary) -> Markup {
+/// Reports that stand beside the page only sometimes, as not every version and system asks for them.
+const SOMETIMES: [&str; 3] = [files::MARKDOWN, files::COMMENT, files::CODE_QUALITY];
+
+/// The end of the page, with links to the reports that stand beside it in the run directory.
+pub(super) fn foot(summary: &Summary, directory: &Path) -> Markup {
+    let present = SOMETIMES
+        .iter()
+        .filter(|name| directory.join(name).is_file());
     let version = crate::text::html::line(&summary.plan.program_version, 40);
     html! {
         (PreEscaped("</main>"))
         footer {
             p {
                 "Made by agent-batch " (version) " from the transcripts in this directory. The same data for programs: "
-                a href="./summary.json" { "summary.json" } ", " a href="./junit.xml" { "junit.xml" } "."
+                a href="./summary.json" { "summary.json" } ", " a href="./junit.xml" { "junit.xml" }
+                @for name in present { ", " a href={ "./" (name) } { (name) } }
+                "."
             }
         }
         script { (PreEscaped(SCRIPT)) }

@@ -67,7 +67,7 @@ pub fn write(out: impl Write, summary: &Summary, directory: &Path) -> io::Result
         task::section(&mut page, entry, directory, fair)?;
         room = room.saturating_sub((page.written - before).min(room));
     }
-    page.raw(&document::foot(summary).into_string())?;
+    page.raw(&document::foot(summary, directory).into_string())?;
     page.out.flush()
 }
 

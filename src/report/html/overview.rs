@@ -145,6 +145,7 @@ pub(super) fn tags(task: &TaskSummary) -> Markup {
             Some(class @ Class::StillFailing) => { " " span.state.skipped { (class.name()) } },
             Some(Class::Passing | Class::NotEvaluated) | None => {},
         }
+        @if task.is_flaky() { " " span.state.error { "flaky" } }
         @if task.quarantine.is_some() { " " span.state.skipped { "quarantined" } }
     }
 }
@@ -250,6 +251,9 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
 fn why(task: &TaskSummary) -> Option<String> {
     if task.verdict() != Verdict::Passed {
         return Some(line(&task.message, 240));
+    }
+    if let Some(trials) = task.trials_line() {
+        return Some(trials);
     }
     (!task.denials.is_empty()).then(|| {
         let denials = text::plural(task.denials.total, "denial");

@@ -134,6 +134,7 @@ fn facts(task: &TaskSummary, id: &str, opening: &Opening) -> Markup {
         @if let Some(quarantine) = &task.quarantine {
             (fact("Quarantine", &html! { p { "Until " (line(&quarantine.until, 40)) ": " (line(&quarantine.reason, 600)) } }))
         }
+        @if let Some(trials) = task.trials_line() { (fact("Trials", &html! { p { (trials) } })) }
         @if let Some(compared) = &task.compared { (fact("Baseline", &self::compared(compared))) }
         @if let Some(prompt) = prompt { (fact("Asked", &step::folded(&prompt, "The whole prompt"))) }
         @if !task.denials.is_empty() { (fact("Denied", &denials(&task.denials, id))) }

@@ -77,7 +77,14 @@ pub(super) fn system_out(task: &TaskSummary, dir: &str) -> String {
         ("stop_reasons", reasons.join(", ")),
     ];
     let mut out = String::new();
-    for (key, value) in properties {
+    let trials = [
+        ("flaky", task.is_flaky().then(|| "true".to_owned())),
+        ("trials", task.trials_line()),
+    ];
+    let known = trials
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
+    for (key, value) in properties.into_iter().chain(known) {
         marker(&mut out, "PROPERTY", &format!("{key}={value}"));
     }
     if let Some(warning) = sandbox::warning(&task.sandbox) {

@@ -4,8 +4,9 @@
 //! acceptable, `error` where the harness or the provider did not work, `skipped` where the task was not started; `type`
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
-//! An attempt before the last one is a `flakyFailure` of a case that passed in the end and a `rerunFailure` of any other: the two
-//! that Jenkins reads, whatever kind of mistake it was.
+//! An attempt that did not pass is a `flakyFailure` of a case that passed in the end; of any other, those before the last one are
+//! a `rerunFailure`: the two that Jenkins reads, whatever kind of mistake it was. A task with trials is one case as well: its
+//! verdict is that of all of them, and a case for each would count failures that the gate allows.
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
 //! **every** string passes [`xml`] first; and it leaves out what some readers trust (totals, skipped counts, properties,
@@ -205,7 +206,15 @@ fn reruns(task: &TaskSummary, dir: &str) -> Vec<Rerun> {
         message: message(&earlier.message, earlier.outcome),
         trace: content::earlier(earlier, dir),
     };
-    task.earlier.iter().map(rerun).collect()
+    // Of a case that failed, the case itself tells the last one.
+    let last = task
+        .last_attempt()
+        .filter(|_| task.verdict() == Verdict::Passed);
+    let attempts = task.earlier.iter().chain(&last);
+    attempts
+        .filter(|attempt| attempt.outcome.verdict() != Verdict::Passed)
+        .map(rerun)
+        .collect()
 }
 
 /// One line that a person understands, and never an empty one.

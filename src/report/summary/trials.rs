@@ -14,6 +14,8 @@ pub(super) struct TrialsSoFar {
     errored: Option<Outcome>,
     /// The attempt before this one, of which is not known yet whether this one makes up for it.
     before: Option<(u32, Outcome)>,
+    /// The highest number that a trial had.
+    most: u32,
     /// Why the trials that are missing are not run.
     not_run: Option<String>,
 }
@@ -28,6 +30,27 @@ impl TrialsSoFar {
             Verdict::Passed | Verdict::Skipped => {}
         }
         next
+    }
+
+    /// What they have come to, in one line for a person.
+    fn line(&self, Trials { count, pass }: Trials) -> String {
+        let tally = self.tally;
+        let mut line = format!(
+            "{} of {} trials passed, {pass} of {count} have to",
+            tally.passed,
+            tally.run()
+        );
+        if let Some((low, high)) = tally.interval() {
+            line.push_str(&format!(
+                " (95 % interval of the pass rate: {:.0} % to {:.0} %)",
+                low * 100.0,
+                high * 100.0
+            ));
+        }
+        if tally.errored > 0 {
+            line.push_str(&format!("; {} measured nothing", tally.errored));
+        }
+        line
     }
 }
 
@@ -54,6 +77,12 @@ impl TaskSummary {
         self.with_last().tally
     }
 
+    /// What the trials have come to so far, in one line for a person; `None` of a task that is run once.
+    #[must_use]
+    pub fn trials_line(&self) -> Option<String> {
+        (self.trials != Trials::default()).then(|| self.with_last().line(self.trials))
+    }
+
     /// Whether the task did now this and now that: some trials passed and others failed, or it passed only after an
     /// attempt that ended in infrastructure.
     #[must_use]
@@ -73,6 +102,7 @@ impl TaskSummary {
     pub(super) fn open_trial(&mut self, last: &mut Self) {
         self.standing = std::mem::take(&mut last.standing);
         self.standing.before = Some((last.trial, last.attempt_outcome));
+        self.standing.most = self.standing.most.max(last.trial);
         self.made_up = last.made_up;
     }
 
@@ -82,13 +112,21 @@ impl TaskSummary {
         let Some((before, outcome)) = self.standing.before.take() else {
             return self.judge_trials();
         };
+        // A verdict stays, whatever number comes after it.
+        let is_verdict = matches!(outcome.verdict(), Verdict::Passed | Verdict::Failed);
         let makes_up = if before == 0 || trial == 0 {
             outcome.row().retryable
         } else {
-            before == trial
+            before == trial && !is_verdict
         };
         if !makes_up {
             self.standing = self.standing.with(outcome);
+            // A run that goes on counts verdicts only, so that a number comes again for one that measured nothing.
+            let errored = &mut self.standing.tally.errored;
+            if (1..=self.standing.most).contains(&trial) && *errored > 0 {
+                *errored -= 1;
+                self.made_up = self.made_up.saturating_add(1);
+            }
         } else if !matches!(
             outcome,
             Outcome::Unfinished | Outcome::Cancelled | Outcome::NotRun
@@ -117,7 +155,6 @@ impl TaskSummary {
             return;
         }
         let all = self.with_last();
-        let Trials { count, pass } = self.trials;
         let run = all.tally.run();
         self.outcome = match self.trials.standing(all.tally) {
             Standing::Passed => Outcome::Completed,
@@ -130,20 +167,7 @@ impl TaskSummary {
                 _ => Outcome::Unfinished,
             },
         };
-        let mut message = format!(
-            "{} of {run} trials passed, {pass} of {count} have to",
-            all.tally.passed
-        );
-        if let Some((low, high)) = all.tally.interval() {
-            message.push_str(&format!(
-                " (95 % interval of the pass rate: {:.0} % to {:.0} %)",
-                low * 100.0,
-                high * 100.0
-            ));
-        }
-        if all.tally.errored > 0 {
-            message.push_str(&format!("; {} measured nothing", all.tally.errored));
-        }
+        let mut message = all.line(self.trials);
         let more = match (&all.not_run, self.outcome.verdict()) {
             (Some(reason), Verdict::Skipped | Verdict::Errored) => reason.as_str(),
             (_, Verdict::Passed) => "",
