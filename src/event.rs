@@ -386,6 +386,9 @@ pub struct WorkspaceCompared {
     /// The patch, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<PatchRecord>,
+    /// The commit that a worktree began with, and that the patch is for; empty with other isolations.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub commit: String,
 }
 
 /// A change that deserves a look.

@@ -26,10 +26,11 @@ use crate::outcome::{ChecksResult, OnDenied, Outcome, Stop};
 use crate::policy::{Mode, Policy, Roots};
 use crate::proc::{self, Launcher};
 use crate::report::{run_dir, transcript};
+use crate::sandbox;
 use crate::task::Task;
 use crate::text;
 use crate::tool::{Registry, StructuredOutput, builtin};
-use crate::workspace::{Git, Workspace};
+use crate::workspace::{Git, Isolation, Workspace};
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -189,36 +190,34 @@ impl<'a> Attempt<'a> {
         let environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = block_in_place(|| self.prepare());
+        let prepared = self.prepare(interrupt.token()).await;
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
-        let held = self.hold(root, &environment).await;
+        let borrowed = prepared.as_ref().map_or(&[][..], Workspace::borrowed);
+        let mut held = self.hold(root, borrowed, &environment).await;
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());
         let digest = hooks.as_ref().map_or_else(|_| String::new(), Hooks::digest);
         emitter.emit(Kind::TaskStarted(Box::new(self.started(
             &registry,
             &system,
             digest,
-            held.record,
+            std::mem::take(&mut held.record),
         ))))?;
-        if let Some(message) = held.warning {
-            emitter.emit(Kind::Warned {
-                code: "sandbox".into(),
-                message,
-            })?;
+        if let Some(message) = held.warning.take() {
+            warn(emitter, "sandbox", message)?;
         }
-        if let Some(refusal) = held.refusal {
+        if let Some(refusal) = held.refusal.take() {
             return Ok(Work::stopped(Stop::SandboxUnavailable, refusal, self.task));
         }
         if self.task.mode == Mode::BypassPermissions {
             let message = "mode `bypassPermissions`: calls need no rule in this task".to_owned();
-            emitter.emit(Kind::Warned {
-                code: "bypass".into(),
-                message,
-            })?;
+            warn(emitter, "bypass", message)?;
         }
         let (hooks, workspace) = (hooks?, prepared?);
+        for note in workspace.notes() {
+            warn(emitter, "workspace", note.clone())?;
+        }
         let agent = Agent {
             model: Arc::clone(&self.job.model),
             registry,
@@ -237,12 +236,12 @@ impl<'a> Attempt<'a> {
             },
         };
         phase.send_replace(Phase::Agent);
-        let ended = agent.run(&self.task.turns, emitter, interrupt).await;
+        let mut ended = agent.run(&self.task.turns, emitter, interrupt).await;
         phase.send_replace(Phase::Within(HOUSEKEEPING, "comparing the workspace"));
         let changes = self.compare(&workspace, emitter).await?;
-        let mut ended = ended;
         let checked = if ended.stop == Stop::Completed {
-            let held_to = |root: &Path| self.held_to(root, &held.layers, &environment);
+            let held_to =
+                |root: &Path| self.held_to(root, workspace.borrowed(), &held.layers, &environment);
             let context = CheckContext {
                 workspace: &workspace,
                 changes,
@@ -270,6 +269,7 @@ impl<'a> Attempt<'a> {
         } else {
             Checked::not_run()
         };
+        let ended = held.look_back(ended, &workspace, emitter)?;
         phase.send_replace(Phase::Within(HOUSEKEEPING, "removing the workspace"));
         self.remove(workspace, emitter)?;
         let ended = self.look_at_configuration(ended).await;
@@ -287,10 +287,7 @@ impl<'a> Attempt<'a> {
             && let Err(error) = block_in_place(|| workspace.remove())
         {
             let message = format!("the workspace could not be removed: {error}");
-            emitter.emit(Kind::Warned {
-                code: "workspace".into(),
-                message,
-            })?;
+            warn(emitter, "workspace", message)?;
         }
         Ok(())
     }
@@ -303,6 +300,9 @@ impl<'a> Attempt<'a> {
 
     /// Compares the workspace with its state at the start and leaves the difference as a patch, however the agent ended.
     async fn compare(&self, workspace: &Workspace, emitter: &Emitter) -> io::Result<Vec<Change>> {
+        workspace.reopen();
+        // What the last call could not remove, because the agent had closed its place.
+        sandbox::remove_stale(workspace.root());
         let own = self.never_write(workspace.root());
         let protected = |path: &Path| {
             let path = workspace.root().join(path);
@@ -316,6 +316,7 @@ impl<'a> Attempt<'a> {
             changes: changes.clone(),
             concerns: comparison.concerns().to_vec(),
             patch: None,
+            commit: workspace.commit().unwrap_or_default().to_owned(),
         };
         let mut problem = None;
         if !changes.is_empty() {
@@ -334,24 +335,20 @@ impl<'a> Attempt<'a> {
         }
         emitter.emit(Kind::WorkspaceCompared(Box::new(compared)))?;
         if let Some(message) = problem {
-            emitter.emit(Kind::Warned {
-                code: "patch".into(),
-                message,
-            })?;
+            warn(emitter, "patch", message)?;
         }
         Ok(changes)
     }
 
     /// The git of the search path that we were started with.
     fn git(&self) -> io::Result<Git> {
-        let search = self
-            .batch
-            .environment
-            .get("PATH")
-            .map_or("", String::as_str);
+        let search = self.batch.environment.get("PATH");
         let avoid = [&*self.task.workspace, self.batch.scratch.root()];
-        Git::find(search, &avoid, self.batch.launcher.clone())
-            .ok_or_else(|| io::Error::other("there is no `git` in PATH; install it"))
+        Git::find(
+            search.map_or("", String::as_str),
+            &avoid,
+            self.batch.launcher.clone(),
+        )
     }
 
     /// A run whose configuration changed under it has no other result than that.
@@ -531,7 +528,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the attempt's own directories and its workspace.
-    fn prepare(&self) -> io::Result<Workspace> {
+    async fn prepare(&self, cancel: &CancellationToken) -> io::Result<Workspace> {
         for dir in [
             self.output_dir(),
             self.scratch.join("home"),
@@ -539,16 +536,17 @@ impl<'a> Attempt<'a> {
         ] {
             make(&dir)?;
         }
+        sandbox::remove_stale(&self.task.workspace);
         let excluded = [
             self.batch.out.clone(),
             self.batch.scratch.root().to_path_buf(),
         ];
-        Workspace::prepare_without(
-            &self.task.workspace,
-            self.task.isolation,
-            &self.scratch,
-            &excluded,
-        )
+        let setup = self.task.setup(&self.scratch, &excluded);
+        let checkout = match self.task.isolation {
+            Isolation::Worktree => setup.check_out(&self.git()?.until(cancel)).await?,
+            Isolation::None | Isolation::Copy => None,
+        };
+        block_in_place(|| Workspace::new(&setup, checkout))
     }
 
     pub(super) fn output_dir(&self) -> PathBuf {
@@ -583,6 +581,11 @@ impl Work {
             failures: Vec::new(),
         }
     }
+}
+
+fn warn(emitter: &Emitter, code: &str, message: String) -> io::Result<()> {
+    let code = code.to_owned();
+    emitter.emit(Kind::Warned { code, message })
 }
 
 /// The limits in the task file's terms.

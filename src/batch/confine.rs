@@ -1,13 +1,17 @@
 //! How the processes of one attempt are held: from the task, the batch and what works on this machine to a launcher.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use tokio::task::block_in_place;
+
 use super::attempt::Attempt;
-use crate::event::SandboxRecord;
+use crate::agent::Ended;
+use crate::event::{Emitter, Kind, SandboxRecord};
 use crate::proc::{Enforced, Launcher};
-use crate::sandbox::{Layers, Missing, Mode, Plan, Superuser};
-use crate::tool::BUILTIN;
+use crate::sandbox::{Layers, Missing, Mode, Plan, Superuser, Survey};
+use crate::workspace::Workspace;
 
 /// What starts the processes of an attempt, and what is told about it.
 pub(super) struct Held {
@@ -21,11 +25,76 @@ pub(super) struct Held {
     pub(super) warning: Option<String>,
     /// Why the task must not start.
     pub(super) refusal: Option<String>,
+    /// The directories that are written, and what lay in them at the start.
+    surveyed: Vec<(PathBuf, Survey)>,
+}
+
+/// What the task's processes did, though they must not.
+struct Breach {
+    /// In words.
+    message: String,
+    /// Whether it counts as a denied action; else it is a warning.
+    is_denied: bool,
+}
+
+impl Held {
+    /// What processes did past the gate is told, and denied afterwards. Looked up when no process of the task is left.
+    pub(super) fn look_back(
+        &self,
+        mut ended: Ended,
+        workspace: &Workspace,
+        emitter: &Emitter,
+    ) -> io::Result<Ended> {
+        for breach in block_in_place(|| self.breaches(|path| workspace.is_ignored(path))) {
+            let message = breach.message;
+            if breach.is_denied {
+                ended.denials = ended.denials.saturating_add(1);
+                ended.first_denial.get_or_insert_with(|| message.clone());
+            }
+            emitter.emit(Kind::Warned {
+                code: "breach".into(),
+                message,
+            })?;
+        }
+        Ok(ended)
+    }
+
+    /// What is not as the sandbox must keep it: replaced links, and
+    /// repositories that came to be. One in a place that git ignores, where builds fetch what they need, is a warning.
+    fn breaches(&self, is_ignored: impl Fn(&Path) -> bool) -> Vec<Breach> {
+        let links = self.launcher.breaches().into_iter().map(|message| Breach {
+            message,
+            is_denied: true,
+        });
+        let repositories = self.surveyed.iter().flat_map(|(root, before)| {
+            let now = Survey::of(root);
+            let looked = (now.is_cut && !before.is_cut).then(|| Breach {
+                message: format!("`{}` has become too large to be looked over for repositories", root.display()),
+                is_denied: false,
+            });
+            let since = now.since(before);
+            let told = since.into_iter().map(|path| Breach {
+                is_denied: !is_ignored(&path),
+                message: format!(
+                    "a repository came to be, or was changed, at `{}`: git runs what its configuration and hooks name for \
+                     whoever calls it there",
+                    path.strip_prefix(root).unwrap_or(&path).display()
+                ),
+            });
+            looked.into_iter().chain(told).collect::<Vec<_>>()
+        });
+        links.chain(repositories).collect()
+    }
 }
 
 impl Attempt<'_> {
-    /// Finds out what can be enforced and holds the attempt's processes to its workspace.
-    pub(super) async fn hold(&self, root: &Path, environment: &BTreeMap<String, String>) -> Held {
+    /// Finds out what can be enforced and holds the attempt's processes to its workspace; they read what it has borrowed.
+    pub(super) async fn hold(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Held {
         let (mode, network) = (self.task.sandbox, self.task.network);
         let mut held = Held {
             launcher: self.batch.launcher.clone(),
@@ -33,11 +102,12 @@ impl Attempt<'_> {
             record: SandboxRecord {
                 mode: mode.name().to_owned(),
                 network: network.name().to_owned(),
-                used: self.starts_processes(),
+                used: self.task.starts_processes(),
                 ..SandboxRecord::default()
             },
             warning: None,
             refusal: None,
+            surveyed: Vec::new(),
         };
         if !held.record.used {
             return held;
@@ -70,9 +140,9 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
-        held.launcher = held
-            .launcher
-            .confined(enforced.layers.clone(), self.plan(root, environment));
+        let mut plan = block_in_place(|| self.plan(root, borrowed, environment));
+        held.surveyed = std::mem::take(&mut plan.surveyed);
+        held.launcher = held.launcher.confined(enforced.layers.clone(), plan);
         held.layers = enforced.layers.clone();
         held
     }
@@ -81,6 +151,7 @@ impl Attempt<'_> {
     pub(super) fn held_to(
         &self,
         root: &Path,
+        borrowed: &[PathBuf],
         layers: &Layers,
         environment: &BTreeMap<String, String>,
     ) -> Launcher {
@@ -88,23 +159,16 @@ impl Attempt<'_> {
         if layers.is_empty() {
             plain.clone()
         } else {
-            plain.confined(layers.clone(), self.plan(root, environment))
+            plain.confined(layers.clone(), self.plan(root, borrowed, environment))
         }
     }
 
-    /// Whether anything in the task can start a process.
-    fn starts_processes(&self) -> bool {
-        let task = self.task;
-        let by_tool = task
-            .tools
-            .iter()
-            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
-        by_tool
-            || !task.hooks.is_empty()
-            || task.checks.iter().any(|check| check.starts_processes())
-    }
-
-    fn plan(&self, root: &Path, environment: &BTreeMap<String, String>) -> Plan {
+    fn plan(
+        &self,
+        root: &Path,
+        borrowed: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Plan {
         let task = self.task;
         let mut plan = Plan::new(
             root,
@@ -113,6 +177,9 @@ impl Attempt<'_> {
             environment,
         );
         plan.set_network(task.network);
+        for objects in borrowed {
+            plan.read(objects);
+        }
         for directory in &task.additional {
             plan.writable.push(directory.clone());
             plan.protect_repository(directory);

@@ -18,6 +18,7 @@ mod schema;
 mod settings;
 mod show;
 mod trigger;
+mod workspaces;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
-use crate::cli::{baseline, fail, github, load, redactor, say, trigger};
+use crate::cli::{baseline, fail, github, load, redactor, say, trigger, workspaces};
 use crate::clock::Clock;
 use crate::event::{Event, Kind, SharedSink, Sink};
 use crate::model::gate::Gate;
@@ -55,6 +55,9 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     }
     if let Some(warning) = superuser(&loaded.tasks, settings) {
         say(&warning);
+    }
+    if let Err(message) = workspaces::verify(loaded.tasks.iter(), settings) {
+        return fail(Exit::Usage, &message);
     }
     let limits = narrowed(loaded.batch, args);
     let gate = Arc::new(Gate::new(args.jobs.into()));
@@ -211,8 +214,8 @@ pub(super) fn conclude(
     summary.exit()
 }
 
-/// Runs the batch. After the first SIGINT or SIGTERM nothing new begins, and what is under way has `grace` to finish before it
-/// is cut; the second one cuts it at once.
+/// Runs the batch. After the first SIGINT, SIGTERM or SIGHUP nothing new begins, and what is under way has `grace` to finish
+/// before it is cut; the second one cuts it at once.
 fn execute(batch: &Arc<Batch>, grace: Duration) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -256,6 +259,8 @@ fn execute(batch: &Arc<Batch>, grace: Duration) -> io::Result<()> {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// None where whoever started us wants it ignored (`nohup`).
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
@@ -264,15 +269,36 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: (!ignores_hang_up())
+                .then(|| signal(SignalKind::hangup()))
+                .transpose()?,
         })
     }
 
     async fn next(&mut self) -> u8 {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = hang_up => 1,
             _ = self.interrupt.recv() => 2,
             _ = self.terminate.recv() => 15,
         }
     }
+}
+
+/// Whether SIGHUP is ignored in this process; elsewhere than on Linux nobody says.
+fn ignores_hang_up() -> bool {
+    let status =
+        crate::file::read_text(Path::new("/proc/self/status"), 64 * 1024).unwrap_or_default();
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & 1 == 1)
 }
 
 fn batch(

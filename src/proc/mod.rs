@@ -10,6 +10,8 @@
 //! arguments or environment.
 
 mod capture;
+mod ceilings;
+mod cgroup;
 mod environment;
 mod order;
 mod self_test;
@@ -17,6 +19,7 @@ mod supervise;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -24,8 +27,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -37,7 +40,7 @@ use self::capture::Capture;
 use self::order::{Order, Report};
 use self::tree::Supervisors;
 use crate::redact::Redactor;
-use crate::sandbox::{Confinement, Layers, Placeholders, Plan};
+use crate::sandbox::{Ceilings, Confinement, Layers, Pins, Plan};
 
 pub use self::environment::child_environment;
 pub use self::self_test::{Enforced, probe_sandbox};
@@ -61,6 +64,10 @@ const CHUNK: usize = 64 * 1024;
 pub struct Launcher {
     /// The program that has the `supervise` subcommand: our own binary.
     supervisor: PathBuf,
+    /// The same as it was at the start: it is run by this file, whatever comes to stand at its path.
+    opened: Option<Arc<File>>,
+    /// What the processes of a call may take together.
+    ceilings: Ceilings,
     /// What this machine has; tests take layers away.
     layers: Layers,
     /// What was found to work, once for all clones.
@@ -73,7 +80,8 @@ pub struct Launcher {
 #[derive(Debug)]
 struct Confined {
     confinement: Confinement,
-    placeholders: Arc<Placeholders>,
+    /// What calls did to protected links, in words.
+    breaches: Mutex<Vec<String>>,
 }
 
 /// What to run.
@@ -149,7 +157,9 @@ impl Launcher {
     #[must_use]
     pub fn new(supervisor: PathBuf) -> Self {
         Self {
+            opened: File::open(&supervisor).ok().map(Arc::new),
             supervisor,
+            ceilings: Ceilings::default(),
             layers: Layers::found(),
             tested: Arc::default(),
             confined: None,
@@ -172,6 +182,33 @@ impl Launcher {
         }
     }
 
+    /// The same with other ceilings.
+    #[must_use]
+    pub fn with_ceilings(self, ceilings: Ceilings) -> Self {
+        Self { ceilings, ..self }
+    }
+
+    /// What calls did to protected links since this was asked last, in words.
+    #[must_use]
+    pub fn breaches(&self) -> Vec<String> {
+        self.confined.as_ref().map_or_else(Vec::new, |confined| {
+            std::mem::take(&mut *lock(&confined.breaches))
+        })
+    }
+
+    /// What is run as the supervisor.
+    fn executable(&self) -> PathBuf {
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = &self.opened {
+            use std::os::fd::AsRawFd as _;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+            if path.exists() {
+                return path;
+            }
+        }
+        self.supervisor.clone()
+    }
+
     /// The same, with every process held to `plan` by `layers`.
     #[must_use]
     pub fn confined(&self, layers: Layers, plan: Plan) -> Self {
@@ -181,7 +218,7 @@ impl Launcher {
                     layers,
                     plan: plan.settled(),
                 },
-                placeholders: Arc::default(),
+                breaches: Mutex::default(),
             })
         });
         Self {
@@ -211,16 +248,6 @@ impl Launcher {
             return Ok(finished(Ending::Cancelled, stdout, stderr, 0));
         }
 
-        // Where mounts protect what is not there, something has to be.
-        let held = self
-            .confined
-            .as_ref()
-            .filter(|confined| confined.confinement.layers.bubblewrap.is_some());
-        let held = held.map(|confined| {
-            confined
-                .placeholders
-                .hold(&confined.confinement.plan.protected)
-        });
         let (control, remote) = UnixStream::pair()?;
         let (out_reader, out_writer) = io::pipe()?;
         let (err_reader, err_writer) = match spec.stderr {
@@ -232,7 +259,7 @@ impl Launcher {
         };
         let out_reader = Some(receiver(out_reader)?);
         let mut call = Call::start(
-            &self.supervisor,
+            self,
             remote.into(),
             out_writer.into(),
             err_writer.into(),
@@ -250,7 +277,7 @@ impl Launcher {
                 .confined
                 .as_ref()
                 .map(|confined| confined.confinement.clone());
-            let steer = call.steer(spec, confinement, cancel);
+            let steer = call.steer(spec, confinement, self.ceilings.clone(), cancel);
             tokio::pin!(pump);
             tokio::pin!(steer);
             let outcome = loop {
@@ -265,16 +292,33 @@ impl Launcher {
             }
             outcome
         };
-        drop(held);
-        let (ending, leaked) = match outcome {
+        let Told {
+            ending,
+            leaked,
+            breaches,
+        } = match outcome {
             // A sandbox says why it fails where the command's output would have been.
             Err(error) if self.confined.is_some() => {
                 return Err(with_output(&error, stdout, stderr));
             }
             outcome => outcome?,
         };
+        if let Some(confined) = &self.confined {
+            lock(&confined.breaches).extend(breaches);
+        }
         Ok(finished(ending, stdout, stderr, leaked))
     }
+}
+
+fn lock(breaches: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
+    breaches.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a supervisor told of a call.
+struct Told {
+    ending: Ending,
+    leaked: u32,
+    breaches: Vec<String>,
 }
 
 fn finished(ending: Ending, stdout: Capture, stderr: Capture, leaked: u32) -> Finished {
@@ -336,7 +380,7 @@ impl Call {
         reason = "`proc` is the one place that starts processes"
     )]
     fn start(
-        program: &PathBuf,
+        launcher: &Launcher,
         stdin: OwnedFd,
         stdout: OwnedFd,
         stderr: OwnedFd,
@@ -344,8 +388,9 @@ impl Call {
     ) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         control.set_nonblocking(true)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(launcher.executable());
         command
+            .arg0(&launcher.supervisor)
             .arg("supervise")
             .env_clear()
             .stdin(stdin)
@@ -361,7 +406,7 @@ impl Call {
                 error.kind(),
                 format!(
                     "could not start the supervisor `{}`: {error}",
-                    program.display()
+                    launcher.supervisor.display()
                 ),
             )
         })?;
@@ -383,15 +428,20 @@ impl Call {
         &mut self,
         spec: Spec,
         confinement: Option<Confinement>,
+        ceilings: Ceilings,
         cancel: &CancellationToken,
-    ) -> io::Result<(Ending, u32)> {
+    ) -> io::Result<Told> {
         let mut env = spec.env;
         env.insert(CALL_MARKER.to_owned(), self.marker.clone());
+        let nonce = order::nonce()?;
         let order = Order {
             argv: spec.argv,
             env,
             cwd: spec.cwd,
             confinement,
+            pins: Pins::default(),
+            ceilings,
+            nonce: nonce.clone(),
             stdin: spec.stdin,
         }
         .encode()?;
@@ -425,7 +475,7 @@ impl Call {
         // An exchange that failed is a supervisor that is gone: told from its exit status below.
         let report = answer
             .and_then(Result::ok)
-            .and_then(|line| Report::decode(&line));
+            .and_then(|line| Report::decode(&line, &nonce));
         let status = self.bury(report.is_some()).await?;
 
         match report {
@@ -433,12 +483,20 @@ impl Call {
                 code,
                 signal,
                 leaked,
+                breaches,
             }) => {
                 let ending = stopped
                     .or(code.map(Ending::Exited))
                     .or(signal.map(Ending::Signaled))
                     .unwrap_or(Ending::Signaled(0));
-                Ok((ending, leaked))
+                Ok(Told {
+                    ending,
+                    leaked,
+                    breaches,
+                })
+            }
+            Some(Report::Stopped { message }) => {
+                Err(io::Error::other(format!("it was ended: {message}")))
             }
             Some(Report::NotStarted { os_error, message }) => {
                 let kind = os_error.map_or(io::ErrorKind::Other, |code| {
@@ -449,7 +507,12 @@ impl Call {
             None => {
                 let leaked = self.sweep().await?;
                 let ending = stopped.or(status.signal().map(Ending::Signaled));
-                ending.map(|ending| (ending, leaked)).ok_or_else(|| {
+                let told = |ending| Told {
+                    ending,
+                    leaked,
+                    breaches: Vec::new(),
+                };
+                ending.map(told).ok_or_else(|| {
                     io::Error::other(format!(
                         "the supervisor of the call ended without a report ({status})"
                     ))

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::Confinement;
+use crate::sandbox::{Ceilings, Confinement, Pins};
 
 /// Most bytes of a header: more than any environment that the kernel accepts.
 const HEADER_LIMIT: u64 = 64 * 1024 * 1024;
@@ -26,6 +26,14 @@ pub(super) struct Order {
     /// What the command is held to.
     #[serde(default)]
     pub(super) confinement: Option<Confinement>,
+    /// What has to be found at the mounted paths, before the command is started.
+    #[serde(default)]
+    pub(super) pins: Pins,
+    /// What all processes of the call may take together.
+    #[serde(default)]
+    pub(super) ceilings: Ceilings,
+    /// Stands in the report: only who got the order can have written it.
+    pub(super) nonce: String,
     /// Follows the header as raw bytes.
     #[serde(skip)]
     pub(super) stdin: Vec<u8>,
@@ -41,6 +49,14 @@ pub(super) enum Report {
         signal: Option<i32>,
         /// Processes that outlived the command.
         leaked: u32,
+        /// What the command did to protected links, in words.
+        #[serde(default)]
+        breaches: Vec<String>,
+    },
+    /// The call took too much, and nothing of it is left.
+    Stopped {
+        /// In words, after `it was ended:`.
+        message: String,
     },
     /// The command could not be started.
     NotStarted {
@@ -70,16 +86,38 @@ impl Order {
     }
 }
 
+/// A report as it is sent.
+#[derive(Serialize, Deserialize)]
+struct Signed<R> {
+    nonce: String,
+    report: R,
+}
+
 impl Report {
-    /// The bytes for the socket.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+    /// The bytes for the socket, with the nonce of the order.
+    pub(super) fn encode(&self, nonce: &str) -> Vec<u8> {
+        let signed = Signed {
+            nonce: nonce.to_owned(),
+            report: self,
+        };
+        serde_json::to_vec(&signed).unwrap_or_default()
     }
 
-    /// The report, if these bytes are a whole one.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+    /// The report, if these bytes are a whole one by whoever got the order with this nonce.
+    pub(super) fn decode(bytes: &[u8], nonce: &str) -> Option<Self> {
+        let signed: Signed<Self> = serde_json::from_slice(bytes).ok()?;
+        (signed.nonce == nonce).then_some(signed.report)
     }
+}
+
+/// A word that nobody can guess.
+pub(super) fn nonce() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled < bytes.len() {
+        return Err(io::Error::other("the kernel gave no random bytes"));
+    }
+    Ok(crate::text::hex(&bytes))
 }
 
 fn read_counted(source: &mut impl Read, limit: u64) -> io::Result<Vec<u8>> {
@@ -110,6 +148,9 @@ mod tests {
             env: BTreeMap::from([("A".to_owned(), "ä\n".to_owned())]),
             cwd: "/".into(),
             confinement: None,
+            pins: Pins::default(),
+            ceilings: Ceilings::default(),
+            nonce: "n".to_owned(),
             stdin,
         }
     }
@@ -138,14 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn half_a_report_is_none() {
-        let bytes = Report::Ended {
-            code: Some(1),
+    fn half_a_report_is_none_and_one_without_the_nonce_is_forged() {
+        let report = Report::Ended {
+            code: Some(0),
             signal: None,
             leaked: 0,
-        }
-        .encode();
-        assert!(Report::decode(&bytes).is_some());
-        assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), None);
+            breaches: Vec::new(),
+        };
+        let (nonce, other) = (nonce().unwrap(), nonce().unwrap());
+        let bytes = report.encode(&nonce);
+        assert_eq!(Report::decode(&bytes, &nonce), Some(report.clone()));
+        assert_eq!(Report::decode(&bytes[..bytes.len() - 1], &nonce), None);
+        assert_eq!(Report::decode(&bytes, &other), None);
+        let forged = serde_json::to_vec(&report).unwrap();
+        assert_eq!(Report::decode(&forged, &nonce), None);
+        assert_eq!(Report::decode(&[forged, bytes].concat(), &nonce), None);
     }
 }

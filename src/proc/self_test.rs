@@ -98,6 +98,22 @@ impl Launcher {
         enforced
     }
 
+    /// The probe is run by the path of this program, which must be this program still: another one would tell what it
+    /// likes.
+    fn is_untouched(&self) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt as _;
+        let identity = |found: &fs::Metadata| (found.dev(), found.ino(), found.size());
+        let opened = self.opened.as_ref().map(|file| file.metadata());
+        let now = fs::metadata(&self.supervisor)?;
+        match opened.transpose()? {
+            Some(then) if identity(&then) == identity(&now) => Ok(()),
+            _ => Err(io::Error::other(format!(
+                "`{}` is not the program any more that was started",
+                self.supervisor.display()
+            ))),
+        }
+    }
+
     /// Lays out the targets and runs the probe among them.
     async fn attempt(
         &self,
@@ -146,6 +162,7 @@ impl Launcher {
             abstract_socket: hidden.is_ok().then_some(name),
             runner: layers.bubblewrap.is_none().then(std::process::id),
         };
+        self.is_untouched()?;
         plan.readable.push(self.supervisor.clone());
         let program = self.supervisor.to_string_lossy().into_owned();
         let spec = Spec {

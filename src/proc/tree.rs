@@ -13,6 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit, setsid};
 
+/// How often the process table is read anew for processes that came to be meanwhile, before those known are killed.
+#[cfg(target_os = "linux")]
+const MOST_STOPS: usize = 50;
+
 /// Processes that were killed, each counted once however often it was hit.
 #[derive(Debug, Default)]
 pub(super) struct Killed(BTreeSet<(i32, u64)>);
@@ -47,15 +51,39 @@ fn become_subreaper() {
     }
 }
 
+/// Stops everything below this process. What is stopped forks no more and misses no child, so that looking it up
+/// comes to an end also with processes that fork faster than one can look.
+#[cfg(target_os = "linux")]
+pub(super) fn stop_below_us() {
+    let us = BTreeSet::from([rustix::process::getpid().as_raw_pid()]);
+    let mut stopped = BTreeSet::new();
+    for _ in 0..MOST_STOPS {
+        let table = linux::table();
+        let new: Vec<_> = linux::below(&table, &us)
+            .filter(|process| !process.is_zombie() && stopped.insert(process.identity()))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        // A process that forks and ends faster than the table is read is hit with its group, which is hit at once.
+        linux::signal_groups(&new, Signal::STOP);
+        linux::signal(new.into_iter(), Signal::STOP);
+    }
+}
+
+/// Groups are hit at once here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn stop_below_us() {}
+
 /// Kills once everything below this process.
 #[cfg(target_os = "linux")]
 pub(super) fn kill_below_us(_child: Pid) -> Killed {
+    stop_below_us();
     let table = linux::table();
     let us = rustix::process::getpid().as_raw_pid();
     let targets: Vec<_> = linux::below(&table, &BTreeSet::from([us])).collect();
-    // A process that forks and ends faster than the table is read is hit with its group, which is hit at once.
-    linux::kill_groups(&targets);
-    linux::kill(targets.into_iter())
+    linux::signal_groups(&targets, Signal::KILL);
+    linux::signal(targets.into_iter(), Signal::KILL)
 }
 
 /// Kills once the command's process group.
@@ -63,6 +91,21 @@ pub(super) fn kill_below_us(_child: Pid) -> Killed {
 pub(super) fn kill_below_us(child: Pid) -> Killed {
     let _ = rustix::process::kill_process_group(child, Signal::KILL);
     Killed::default()
+}
+
+/// Number of living processes and threads below this one.
+#[cfg(target_os = "linux")]
+pub(super) fn count_below_us() -> u32 {
+    let table = linux::table();
+    let us = rustix::process::getpid().as_raw_pid();
+    let below = linux::below(&table, &BTreeSet::from([us])).filter(|process| !process.is_zombie());
+    below.map(|process| process.threads).sum()
+}
+
+/// Unknown here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn count_below_us() -> u32 {
+    0
 }
 
 /// Number of living processes below this one that are not in the command's own tree: they left it.
@@ -137,7 +180,7 @@ impl Supervisors {
                     .iter()
                     .filter(|process| orphans.contains(&process.pid)),
             );
-            let hit = linux::kill(targets);
+            let hit = linux::signal(targets, Signal::KILL);
             for pid in orphans.iter().copied().filter_map(Pid::from_raw) {
                 let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
             }
@@ -174,11 +217,17 @@ mod linux {
         group: i32,
         session: i32,
         state: char,
+        pub(super) threads: u32,
         /// In clock ticks since boot: tells a process from a later one with the same id.
         start: u64,
     }
 
     impl Process {
+        /// Tells it from every other process since boot.
+        pub(super) fn identity(&self) -> (i32, u64) {
+            (self.pid, self.start)
+        }
+
         pub(super) fn is_zombie(&self) -> bool {
             matches!(self.state, 'Z' | 'X')
         }
@@ -194,6 +243,7 @@ mod linux {
                 parent: fields.get(1)?.parse().ok()?,
                 group: fields.get(2)?.parse().ok()?,
                 session: fields.get(3)?.parse().ok()?,
+                threads: fields.get(17)?.parse().ok()?,
                 start: fields.get(19)?.parse().ok()?,
             })
         }
@@ -269,8 +319,8 @@ mod linux {
         })
     }
 
-    /// Kills the process groups of these, our own excepted.
-    pub(super) fn kill_groups(targets: &[&Process]) {
+    /// Signals the process groups of these, our own excepted.
+    pub(super) fn signal_groups(targets: &[&Process], signal: Signal) {
         let own = Process::read(getpid().as_raw_pid()).map(|process| process.group);
         // A group that began outside of our process namespace shows as 0, that of a process on its way out as -1.
         let groups: BTreeSet<i32> = targets
@@ -279,12 +329,12 @@ mod linux {
             .filter(|group| *group > 1 && Some(*group) != own)
             .collect();
         for group in groups.into_iter().filter_map(Pid::from_raw) {
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            let _ = rustix::process::kill_process_group(group, signal);
         }
     }
 
-    /// Kills these, each only if it is still the process that the table showed.
-    pub(super) fn kill<'a>(targets: impl Iterator<Item = &'a Process>) -> Killed {
+    /// Signals these, each only if it is still the process that the table showed. Gives those that were hit.
+    pub(super) fn signal<'a>(targets: impl Iterator<Item = &'a Process>, signal: Signal) -> Killed {
         let mut killed = Killed::default();
         for process in targets.filter(|process| !process.is_zombie()) {
             let Some(pid) = Pid::from_raw(process.pid) else {
@@ -294,13 +344,13 @@ mod linux {
             let sent = match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(descriptor) => {
                     Process::read(process.pid).is_some_and(|now| now.start == process.start)
-                        && pidfd_send_signal(descriptor, Signal::KILL).is_ok()
+                        && pidfd_send_signal(descriptor, signal).is_ok()
                 }
                 Err(rustix::io::Errno::SRCH) => false,
-                Err(_) => rustix::process::kill_process(pid, Signal::KILL).is_ok(),
+                Err(_) => rustix::process::kill_process(pid, signal).is_ok(),
             };
             if sent {
-                killed.0.insert((process.pid, process.start));
+                killed.0.insert(process.identity());
             }
         }
         killed
@@ -317,6 +367,7 @@ mod linux {
                 group: 1,
                 session: 1,
                 state: 'S',
+                threads: 1,
                 start: 1,
             }
         }
@@ -332,6 +383,7 @@ mod linux {
                     group: 4,
                     session: 5,
                     state: 'S',
+                    threads: 1,
                     start: 777
                 })
             );

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Layers, Network, Place, Plan};
@@ -14,6 +15,9 @@ const PATHS: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 /// Says 0 where an administrator has switched user namespaces off.
 const USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
+
+/// Most bytes of `/tmp` and of `/dev/shm`, each. What is large belongs into `$TMPDIR`, which is on the disk.
+const TMPFS_SIZE: &str = "2147483648";
 
 /// Namespaces and rights; see the manual of `bwrap`.
 const ALWAYS: [&str; 12] = [
@@ -64,7 +68,6 @@ pub(super) fn advice() -> String {
 pub(super) fn command_line(
     bwrap: &Path,
     plan: &Plan,
-    program: &Path,
     cwd: &Path,
     layers: &Layers,
 ) -> Vec<OsString> {
@@ -80,7 +83,7 @@ pub(super) fn command_line(
         line.mount("--bind", Path::new("/"), Path::new("/"));
         line.words(&["--dev", "/dev", "--proc", "/proc"]);
     } else {
-        mounts(&mut line, plan, program);
+        mounts(&mut line, plan, layers);
     }
     line.words(&["--chdir"]);
     line.0.push(cwd.into());
@@ -88,20 +91,12 @@ pub(super) fn command_line(
     line.0
 }
 
-fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
-    line.words(&[
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--tmpfs",
-        "/dev/shm",
-        "--remount-ro",
-        "/dev",
-    ]);
-    line.words(&["--dir", "/run", "--dir", "/var/tmp"]);
+fn mounts(line: &mut Line, plan: &Plan, layers: &Layers) {
+    line.words(&["--proc", "/proc", "--dev", "/dev"]);
+    line.small_tmpfs("/dev/shm", layers);
+    line.words(&["--remount-ro", "/dev", "--dir", "/run", "--dir", "/var/tmp"]);
     // New for each call: what a call leaves in it could otherwise be the way that the next one's mounts take.
-    line.words(&["--tmpfs", "/tmp"]);
+    line.small_tmpfs("/tmp", layers);
     for place in plan.places() {
         match place {
             Place::Link(path, target) => {
@@ -116,6 +111,18 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
         line.words(&["--dir"]);
         line.0.push(path.into());
     }
+    // A directory that is a mount point cannot be renamed, so what is protected or hidden in it stays where it is. Each is
+    // mounted once and before everything that is in it: a later mount would cover that.
+    for above in plan.above_pinned() {
+        line.mount("--bind", &above, &above);
+    }
+    // What is there is mounted, or the sandbox is not built. What is not there cannot be made: `Held` has seen to that.
+    for protected in &plan.protected {
+        let found = protected.path.symlink_metadata();
+        if !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            line.mount("--ro-bind", &protected.path, &protected.path);
+        }
+    }
     for path in plan.hidden_and_visible() {
         if path.is_dir() {
             line.words(&["--tmpfs"]);
@@ -126,15 +133,9 @@ fn mounts(line: &mut Line, plan: &Plan, program: &Path) {
             line.mount("--ro-bind", Path::new("/dev/null"), &path);
         }
     }
-    // A directory that is a mount point cannot be renamed, so what is protected in it stays where it is. Each is mounted
-    // once and before everything that is protected: a later mount would cover what lies in it.
-    for above in plan.above_protected() {
-        line.mount("--bind-try", &above, &above);
+    for socket in plan.listeners() {
+        line.mount("--ro-bind", Path::new("/dev/null"), &socket);
     }
-    for protected in &plan.protected {
-        line.mount("--ro-bind-try", &protected.path, &protected.path);
-    }
-    line.mount("--ro-bind", program, program);
     line.words(&["--remount-ro", "/"]);
 }
 
@@ -144,6 +145,14 @@ struct Line(Vec<OsString>);
 impl Line {
     fn words(&mut self, words: &[&str]) {
         self.0.extend(words.iter().map(OsString::from));
+    }
+
+    /// A file system in memory that cannot take all of it.
+    fn small_tmpfs(&mut self, at: &str, layers: &Layers) {
+        if !layers.old_bubblewrap {
+            self.words(&["--size", TMPFS_SIZE]);
+        }
+        self.words(&["--tmpfs", at]);
     }
 
     fn mount(&mut self, how: &str, from: &Path, to: &Path) {
@@ -160,7 +169,6 @@ mod tests {
         let line = command_line(
             Path::new("/usr/bin/bwrap"),
             plan,
-            Path::new("/opt/ab"),
             Path::new("/ws"),
             &Layers::default(),
         );
@@ -179,7 +187,7 @@ mod tests {
                 missing: Missing::Placeholder,
             }],
             network: Network::Deny,
-            known_links: Vec::new(),
+            ..Plan::default()
         }
     }
 
@@ -210,15 +218,42 @@ mod tests {
     }
 
     #[test]
-    fn a_protected_path_comes_after_the_workspace_and_its_directories_are_pinned() {
-        let line = line(&plan());
-        let place = |words: &str| {
-            line.find(words)
-                .unwrap_or_else(|| panic!("{words}: {line}"))
+    fn what_is_pinned_comes_after_the_workspace_and_a_source_that_is_there_must_be_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for part in ["a/.git", "a/b/secret"] {
+            fs::create_dir_all(root.join(part)).unwrap();
+        }
+        let protected = |name: &str| Protected {
+            path: root.join(name),
+            missing: Missing::Leave,
         };
-        assert!(place("--bind /ws /ws") < place("--bind-try /ws/a /ws/a"));
-        assert!(place("--bind-try /ws/a /ws/a") < place("--ro-bind-try /ws/a/b /ws/a/b"));
-        assert!(place("--ro-bind-try /ws/a/b /ws/a/b") < place("--remount-ro / "));
+        let plan = Plan {
+            writable: vec![root.clone()],
+            hidden: vec![root.join("a/b/secret")],
+            protected: vec![protected("a/.git"), protected("a/missing")],
+            ..Plan::default()
+        };
+        let line = line(&plan);
+        let place = |how: &str, name: &str| {
+            let path = root.join(name).display().to_string();
+            let path = path.trim_end_matches('/');
+            line.find(&format!("{how} {path} "))
+                .unwrap_or_else(|| panic!("{how} {name}: {line}"))
+        };
+        let order = [
+            place("--bind", ""),
+            place("--bind", "a"),
+            place("--bind", "a/b"),
+            place("--ro-bind", "a/.git"),
+            place("--tmpfs", "a/b/secret"),
+            line.find("--remount-ro / ").unwrap(),
+        ];
+        assert!(order.is_sorted(), "{order:?}: {line}");
+        assert!(
+            !line.contains("missing") && !line.contains("-try a"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -13,8 +13,9 @@ use super::{Layers, Network, Plan};
 
 /// The ABI from which on signals and abstract sockets are scoped.
 pub(super) const SCOPES: u32 = 6;
-/// The newest ABI whose rights are all handled.
-const NEWEST: ABI = ABI::V7;
+/// The newest ABI whose rights are all handled. From 9 on, connecting to a Unix socket by its path is one of them, and
+/// what is only read does not give it.
+const NEWEST: ABI = ABI::V9;
 /// Devices that programs write to.
 const DEVICES: [&str; 8] = [
     "/dev/null",

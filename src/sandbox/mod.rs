@@ -19,6 +19,9 @@ mod bubblewrap;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod limits;
+mod links;
+mod listeners;
+mod pins;
 mod placeholder;
 mod plan;
 pub mod probe;
@@ -26,6 +29,7 @@ mod repository;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod superuser;
+mod survey;
 mod toolchain;
 
 use std::io;
@@ -34,10 +38,13 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::placeholder::{Held, Placeholders};
+pub use self::limits::Ceilings;
+pub use self::pins::Pins;
+pub use self::placeholder::{Held, remove_stale};
 pub use self::plan::{Missing, Place, Plan, Protected};
 pub use self::repository::work_tree;
 pub use self::superuser::Superuser;
+pub use self::survey::Survey;
 
 /// Whether processes run in a sandbox.
 #[derive(
@@ -197,11 +204,38 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// The command line that stands before `inner` outside of the sandbox: `bwrap ... --`, or nothing.
+    /// Makes what the mounts need, and keeps it until it is dropped. Before [`Confinement::outer`] and
+    /// [`Confinement::pins`].
+    ///
+    /// # Errors
+    /// A protected path could come to be inside; nothing must be started then.
+    pub fn hold(&self) -> io::Result<Option<Held>> {
+        let mounted = self.layers.bubblewrap.is_some();
+        mounted.then(|| Held::new(&self.plan)).transpose()
+    }
+
+    /// What has to be found at the mounted paths inside.
+    #[must_use]
+    pub fn pins(&self) -> Pins {
+        if self.layers.bubblewrap.is_some() && !self.layers.loose_mounts {
+            Pins::of(&self.plan)
+        } else {
+            Pins::default()
+        }
+    }
+
+    /// Puts back the protected links that a call has replaced, and tells which.
+    #[must_use]
+    pub fn restore_links(&self) -> Vec<String> {
+        let links = self.plan.links.iter().rev();
+        links.filter_map(links::Link::restore).collect()
+    }
+
+    /// The command line that stands before the program inside: `bwrap ... --`, or nothing.
     ///
     /// # Errors
     /// A path of the plan has become a link; nothing must be started then.
-    pub fn outer(&self, program: &Path, cwd: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+    pub fn outer(&self, cwd: &Path) -> io::Result<Vec<std::ffi::OsString>> {
         let Some(bwrap) = &self.layers.bubblewrap else {
             return Ok(Vec::new());
         };
@@ -209,7 +243,6 @@ impl Confinement {
         Ok(bubblewrap::command_line(
             bwrap,
             &self.plan,
-            program,
             cwd,
             &self.layers,
         ))
@@ -219,8 +252,8 @@ impl Confinement {
     ///
     /// # Errors
     /// A layer that was found is not enforced; nothing must be started then.
-    pub fn restrict(&self) -> io::Result<()> {
-        limits::apply()?;
+    pub fn restrict(&self, ceilings: &Ceilings) -> io::Result<()> {
+        limits::apply(ceilings, self.layers.bubblewrap.is_some())?;
         #[cfg(target_os = "linux")]
         {
             if self.layers.landlock.is_some() {

@@ -7,7 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Network;
-use super::repository::{git_below, work_tree};
+use super::links::Link;
+use super::repository::work_tree;
+use super::survey::Survey;
 use super::toolchain::{belongings, link_targets};
 
 /// The system: read and run by everybody, written by nobody. Where one of them is a link (`/bin`), the link is kept.
@@ -84,6 +86,18 @@ const STEERING: [&str; 19] = [
     "GEMINI.md",
     ".gitconfig",
 ];
+/// The runner's own names at the root of a workspace.
+const OWN: [&str; 3] = [".git", "agent-batch.yaml", "agent-batch-results"];
+/// How deep repositories below the workspace are read-only, and the most of them: each is a mount of every call. What
+/// comes to be, or changes, beyond that is told when the task ends.
+const GIT_DEPTH: usize = 4;
+const MOST_REPOSITORIES: usize = 200;
+
+/// The names at the root of a workspace that placeholders may stand for.
+pub(super) fn own_names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(STEERING)
+}
+
 /// Which paths a task's processes may use. All paths are absolute and physical.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -99,9 +113,15 @@ pub struct Plan {
     pub protected: Vec<Protected>,
     /// Whether the network is reached.
     pub network: Network,
-    /// What is protected and was a link when the plan was made. A link cannot be pinned; what it leads to is.
+    /// What is protected and was a link when the plan was made.
     #[serde(default)]
-    pub known_links: Vec<PathBuf>,
+    pub(super) links: Vec<Link>,
+    /// Names that would be protected, and are not because a rule names them.
+    #[serde(skip)]
+    pub(super) permitted: Vec<PathBuf>,
+    /// The directories that are written, and what lay in them.
+    #[serde(skip)]
+    pub surveyed: Vec<(PathBuf, Survey)>,
 }
 
 /// A path that stays as it is.
@@ -198,8 +218,13 @@ impl Plan {
     /// Protects the names at the root of the workspace that steer whoever works there next, but for those that `permitted`
     /// says a rule of the task names.
     pub fn protect_steering(&mut self, workspace: &Path, permitted: impl Fn(&str) -> bool) {
-        for name in STEERING.into_iter().filter(|name| !permitted(name)) {
-            self.protect(workspace.join(name), Missing::Placeholder);
+        for name in STEERING {
+            let path = workspace.join(name);
+            if permitted(name) {
+                self.permitted.push(path);
+            } else {
+                self.protect(path, Missing::Placeholder);
+            }
         }
     }
 
@@ -216,6 +241,16 @@ impl Plan {
     /// Lets a program be found by this path, whatever it leads through, and read with what lies beside it.
     pub fn read_program(&mut self, path: &Path) {
         self.passages.extend(passages(path));
+        // Links on the way are made again, unless they are there anyway.
+        let links = path.ancestors().filter(|part| part.is_symlink());
+        for link in links
+            .filter_map(physical)
+            .flat_map(|link| Link::chain(&link))
+        {
+            if !self.is_visible(&link.path) {
+                self.read(&link.path);
+            }
+        }
         let Ok(file) = path.canonicalize() else {
             return;
         };
@@ -289,9 +324,13 @@ impl Plan {
     /// Protects `.git` in and below the workspace; lets the real one of a work tree be read.
     fn add_git(&mut self, workspace: &Path) {
         let own = workspace.join(".git");
-        for found in git_below(workspace) {
-            self.protect(found, Missing::Leave);
+        let survey = Survey::of(workspace);
+        for found in survey.near(GIT_DEPTH).take(MOST_REPOSITORIES) {
+            self.protect(found.clone(), Missing::Leave);
         }
+        // Whoever listens there is outside of the sandbox, whatever the network is.
+        self.hidden.extend(survey.sockets.iter().cloned());
+        self.surveyed.push((workspace.to_path_buf(), survey));
         if let Ok((directory, common)) = work_tree(&own) {
             for path in [directory, common] {
                 self.read(&path);
@@ -333,13 +372,37 @@ impl Plan {
         roots.retain(|path| !self.hidden.iter().any(|hidden| path.starts_with(hidden)));
         self.readable = roots;
         self.hidden = self.hidden_and_visible();
-        self.known_links = self
-            .protected
-            .iter()
-            .map(|known| known.path.clone())
-            .filter(|path| path.is_symlink())
-            .collect();
+        self.pin_links();
         self
+    }
+
+    /// Takes links out of what is protected by mounts; what they lead to comes in.
+    fn pin_links(&mut self) {
+        let (links, mut kept): (Vec<Protected>, Vec<Protected>) =
+            std::mem::take(&mut self.protected)
+                .into_iter()
+                .filter(|known| {
+                    known.missing != Missing::Leave || known.path.symlink_metadata().is_ok()
+                })
+                .partition(|known| known.path.is_symlink());
+        for link in links.into_iter().map(|known| known.path) {
+            self.links.extend(Link::chain(&link));
+            let Ok(target) = link.canonicalize() else {
+                continue;
+            };
+            let holds_a_place = self.writable.iter().any(|place| place.starts_with(&target));
+            if self.writable_place(&target).is_some()
+                && !holds_a_place
+                && !self.permitted.contains(&target)
+                && kept.iter().all(|known| known.path != target)
+            {
+                kept.push(Protected {
+                    path: target,
+                    missing: Missing::Leave,
+                });
+            }
+        }
+        self.protected = kept;
     }
 
     /// Looks, before each call, whether every path that is mounted in a writable place still leads where it led: a call
@@ -349,7 +412,7 @@ impl Plan {
     /// A path that has become a link; nothing must be started then.
     pub(super) fn check(&self) -> io::Result<()> {
         let protected = self.protected.iter().map(|known| &known.path);
-        let above = self.above_protected();
+        let above = self.above_pinned();
         let hidden = self.hidden_and_visible();
         let mounted = protected
             .chain(&above)
@@ -365,9 +428,7 @@ impl Plan {
                 let links = path
                     .ancestors()
                     .take_while(|part| part != place)
-                    .filter(|part| {
-                        part.is_symlink() && !self.known_links.iter().any(|known| known == part)
-                    });
+                    .filter(|part| part.is_symlink());
                 if let Some(link) = links.last() {
                     let message = format!(
                         "`{}` has become a symbolic link, so the sandbox cannot be built",
@@ -432,43 +493,54 @@ impl Plan {
         hidden
     }
 
-    /// The directories that hold something protected, outer before inner, but for those that are protected themselves.
-    pub(super) fn above_protected(&self) -> Vec<PathBuf> {
-        let mut above: Vec<PathBuf> = self
-            .protected
-            .iter()
-            .flat_map(|protected| self.between(&protected.path))
+    /// The directories that hold something protected or hidden, outer before inner, but for those that are protected
+    /// themselves. A directory that is a mount point cannot be renamed, so what is in it keeps its name.
+    pub(super) fn above_pinned(&self) -> Vec<PathBuf> {
+        let protected = self.protected.iter().map(|known| &known.path);
+        let links = self.links.iter().map(|link| &link.path);
+        let hidden = self.hidden_and_visible();
+        let mut above: Vec<PathBuf> = protected
+            .chain(links)
+            .chain(&hidden)
+            .flat_map(|path| self.between(path))
             .collect();
         above.retain(|path| {
-            !self
-                .protected
-                .iter()
-                .any(|protected| path.starts_with(&protected.path))
+            let mut fixed = self.protected.iter().map(|known| &known.path);
+            !fixed.any(|known| path.starts_with(known))
+                && !hidden.iter().any(|hidden| path.starts_with(hidden))
         });
         above.sort();
         above.dedup();
         above
     }
 
+    /// The innermost directory that is written and holds `path`, or is it.
+    pub(super) fn writable_place(&self, path: &Path) -> Option<&Path> {
+        let places = self.writable.iter().map(PathBuf::as_path);
+        places
+            .filter(|place| path.starts_with(place))
+            .max_by_key(|place| place.as_os_str().len())
+    }
+
     /// The directories between the writable place that holds `path`, and `path`.
     pub(super) fn between(&self, path: &Path) -> Vec<PathBuf> {
-        let Some(root) = self
-            .writable
-            .iter()
-            .filter(|root| path.starts_with(root))
-            .max_by_key(|root| root.as_os_str().len())
-        else {
+        let Some(root) = self.writable_place(path) else {
             return Vec::new();
         };
         let mut above: Vec<PathBuf> = path
             .ancestors()
             .skip(1)
-            .take_while(|above| *above != root)
+            .take_while(|above| *above != root && above.starts_with(root))
             .map(Path::to_path_buf)
             .collect();
         above.reverse();
         above
     }
+}
+
+/// The path with its directory resolved.
+fn physical(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// The directories that a path enters and leaves again.
@@ -549,6 +621,79 @@ mod tests {
         fs::write(tree.join(".git"), format!("gitdir: {}\n", secret.display())).unwrap();
         let plan = Plan::new(&tree, Path::new("/h"), Path::new("/t"), &BTreeMap::new());
         assert!(!plan.readable.contains(&secret));
+    }
+
+    #[test]
+    fn a_path_that_has_become_a_link_stops_the_next_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for part in [
+            "ws/a/b/.git",
+            "ws/lib/secret",
+            "elsewhere/b/.git",
+            "other/home",
+        ] {
+            fs::create_dir_all(at(part)).unwrap();
+        }
+        let plan = Plan {
+            writable: vec![at("ws"), at("other"), at("other/home")],
+            readable: vec![at("ws/lib")],
+            hidden: vec![at("ws/lib/secret")],
+            protected: vec![Protected {
+                path: at("ws/a/b/.git"),
+                missing: Missing::Leave,
+            }],
+            ..Plan::default()
+        };
+        plan.check().unwrap();
+        for (path, link) in [
+            ("ws/a/b/.git", "ws/a"),
+            ("ws/lib", "ws/lib"),
+            ("other/home", "other/home"),
+        ] {
+            let (link, moved) = (at(link), at("moved"));
+            fs::rename(&link, &moved).unwrap();
+            std::os::unix::fs::symlink(&moved, &link).unwrap();
+            assert!(at(path).exists());
+            let error = plan.check().unwrap_err().to_string();
+            let expected = format!("`{}` has become a symbolic link", link.display());
+            assert!(error.contains(&expected), "{error}");
+            fs::remove_file(&link).unwrap();
+            fs::rename(&moved, &link).unwrap();
+        }
+        plan.check().unwrap();
+    }
+
+    #[test]
+    fn a_protected_link_is_watched_and_what_it_leads_to_is_protected() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["AGENTS.md", "open.md"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        for (link, target) in [
+            ("CLAUDE.md", "AGENTS.md"),
+            ("GEMINI.md", "open.md"),
+            (".claude", "."),
+            (".mcp.json", "/etc/hostname"),
+            (".envrc", "gone"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let mut plan = Plan {
+            writable: vec![root.clone()],
+            permitted: vec![root.join("open.md")],
+            ..Plan::default()
+        };
+        let links = ["CLAUDE.md", "GEMINI.md", ".claude", ".mcp.json", ".envrc"];
+        for name in links {
+            plan.protect(root.join(name), Missing::Placeholder);
+        }
+        let plan = plan.settled();
+        let protected: Vec<_> = plan.protected.iter().map(|known| &known.path).collect();
+        assert_eq!(protected, [&root.join("AGENTS.md")]);
+        let watched: Vec<_> = plan.links.iter().map(|link| link.path.clone()).collect();
+        assert_eq!(watched, links.map(|name| root.join(name)));
     }
 
     #[test]

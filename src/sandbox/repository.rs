@@ -1,36 +1,11 @@
-//! Where the repositories of a workspace are: what git reads, and what must not be written.
+//! Where the repository of a work tree is: what git reads, and what must not be written.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How deep a `.git` is looked for below the workspace, and how many directories are looked at.
-const GIT_DEPTH: usize = 4;
-const GIT_ENTRIES: usize = 20_000;
 /// The longest `.git` file or `commondir` that is believed.
 const POINTER: u64 = 4096;
-
-/// The repositories in a workspace, near its root.
-pub(super) fn git_below(workspace: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![(workspace.to_path_buf(), 0)];
-    let mut looked = 0;
-    while let Some((directory, depth)) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            looked += 1;
-            if looked > GIT_ENTRIES {
-                return found;
-            }
-            if entry.file_name() == ".git" {
-                found.push(entry.path());
-            } else if depth < GIT_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                open.push((entry.path(), depth + 1));
-            }
-        }
-    }
-    found.sort();
-    found
-}
 
 /// For the `.git` file of a work tree: its own directory and the one that it shares. A file that leads to something
 /// that is no repository is not followed: the checkout may have written it.

@@ -165,6 +165,7 @@ fn isolation(isolation: Isolation) -> &'static str {
     match isolation {
         Isolation::None => "the directory itself",
         Isolation::Copy => "a copy, thrown away afterwards",
+        Isolation::Worktree => "a work tree of a commit, thrown away afterwards",
     }
 }
 

@@ -28,14 +28,15 @@ mod tree;
 mod trials_spec;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Limits;
 use crate::check::Check;
 use crate::outcome::{OnDenied, Trials};
 use crate::policy::{Mode, Rule};
-use crate::workspace::Isolation;
+use crate::tool::BUILTIN;
+use crate::workspace::{Isolation, Setup};
 
 pub use batch_spec::{BatchLimits, BatchSpec, GroupSpec};
 pub use describe::describe;
@@ -95,6 +96,10 @@ pub struct Task {
     pub workspace: PathBuf,
     /// How it is kept apart.
     pub isolation: Isolation,
+    /// With a worktree: the commit, as git understands it.
+    pub reference: String,
+    /// With a copy: whether what git ignores is copied too.
+    pub include_ignored: bool,
     /// How its processes are held.
     pub sandbox: crate::sandbox::Mode,
     /// Whether they reach the network.
@@ -120,6 +125,33 @@ pub struct Task {
     /// SHA-256, in hex, over what the task is made from: its file, the project's file and the operator's words. Values of
     /// the environment are not in it, so it is the same on every machine.
     pub definition_sha256: String,
+}
+
+impl Task {
+    /// Whether anything in the task can start a process.
+    #[must_use]
+    pub fn starts_processes(&self) -> bool {
+        let by_tool = self
+            .tools
+            .iter()
+            .any(|name| name == "Bash" || !BUILTIN.contains(&name.as_str()));
+        by_tool
+            || !self.hooks.is_empty()
+            || self.checks.iter().any(|check| check.starts_processes())
+    }
+
+    /// What the workspace of an attempt is made of.
+    #[must_use]
+    pub fn setup<'a>(&'a self, scratch: &'a Path, excluded: &'a [PathBuf]) -> Setup<'a> {
+        Setup {
+            source: &self.workspace,
+            isolation: self.isolation,
+            reference: &self.reference,
+            include_ignored: self.include_ignored,
+            scratch,
+            excluded,
+        }
+    }
 }
 
 /// `provider/model`, resolved.

@@ -143,8 +143,14 @@ pub struct WorkspaceSpec {
     /// The directory, relative to this file. Default: the directory in which the run is started.
     pub path: Option<String>,
     /// `none`: the directory itself; tasks that share it run one after the other. `copy`: a copy that is thrown away
-    /// afterwards. Default: `none`.
+    /// afterwards. `worktree`: a work tree of a commit, thrown away afterwards. Default: `none`.
     pub isolation: Option<Isolation>,
+    /// With `isolation: worktree`: the branch, tag or commit that it begins with. Default: `HEAD`.
+    #[serde(rename = "ref")]
+    #[schemars(length(min = 1, max = 250))]
+    pub reference: Option<String>,
+    /// With `isolation: copy`: whether what git ignores (build caches, installed packages) is copied too. Default: `false`.
+    pub include_ignored: Option<bool>,
 }
 
 /// Hooks by event.

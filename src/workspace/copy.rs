@@ -1,22 +1,37 @@
-//! The copy of a tree, and its end.
+//! The copy of a tree.
+//!
+//! Every file of a copy is a file of its own: shared blocks where the file system can do that (reflinks), never a hard
+//! link, so that nothing done to the copy reaches the source. Holes stay holes. Modes and times are kept: build tools
+//! compare them.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+};
 use std::path::{Path, PathBuf};
 
 use super::ignored::Ignored;
 use super::walk::{Entry, Kind, walk};
 use super::{at, open_file};
+use crate::text;
 
-/// Copies what git sees of a tree, and the repository itself. Links are copied as links; FIFOs, sockets and devices
-/// are left out. `target` must not exist.
+/// Most entries and most bytes (as stored, holes not counted) of a copy.
+const ENTRIES: u64 = 2_000_000;
+const BYTES: u64 = 64 * 1024 * 1024 * 1024;
+/// How much is copied at once where there are holes.
+const PIECE: usize = 64 * 1024;
+/// How many skipped entries are named.
+const NAMED: usize = 5;
+
+/// Copies a tree without what `ignored` says, and the repository itself. Links are copied as links; FIFOs, sockets and
+/// devices are left out. `target` must not exist. Gives what a reader should know.
 pub(super) fn copy_tree(
     source: &Path,
     target: &Path,
     ignored: &Ignored,
     excluded: &[PathBuf],
-) -> io::Result<()> {
+) -> io::Result<Vec<String>> {
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).map_err(|error| at(parent, &error))?;
     }
@@ -25,8 +40,7 @@ pub(super) fn copy_tree(
         .mode(0o700)
         .create(target)
         .map_err(|error| at(target, &error))?;
-    // Modes of directories come last: one that may not be written has to be filled first.
-    let mut modes = Vec::new();
+    let mut copier = Copier::default();
     walk(source, |entry| {
         let Ok(relative) = entry.path.strip_prefix(source) else {
             return Ok(false);
@@ -38,69 +52,240 @@ pub(super) fn copy_tree(
         if left_out {
             return Ok(false);
         }
-        let copy = target.join(relative);
-        match copy_entry(entry, &copy) {
-            Ok(Some(mode)) => modes.push((copy, mode)),
-            Ok(None) => {}
+        copier.count += 1;
+        if copier.count > ENTRIES || copier.bytes > BYTES {
+            return Err(io::Error::other(format!(
+                "`{}` is too large to be copied: more than {ENTRIES} entries or {}; use `isolation: worktree`, or name a \
+                 smaller directory",
+                source.display(),
+                text::bytes(BYTES)
+            )));
+        }
+        match copier.copy(entry, &target.join(relative)) {
+            Ok(()) => Ok(true),
             // A temporary file of somebody's may vanish before we get to it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(at(&entry.path, &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(at(&entry.path, &error)),
         }
-        Ok(true)
     })?;
-    for (directory, mode) in modes.into_iter().rev() {
-        fs::set_permissions(&directory, mode).map_err(|error| at(&directory, &error))?;
+    // Modes and times of directories come last: one that may not be written has to be filled first.
+    for (directory, metadata) in copier.directories.into_iter().rev() {
+        let finish = || {
+            let opened = File::open(&directory)?;
+            opened.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))?;
+            keep_times(&opened, &metadata)
+        };
+        finish().map_err(|error| at(&directory, &error))?;
     }
-    Ok(())
+    Ok(skipped(source, &copier.special))
 }
 
-/// Copies one entry; gives the mode that a directory is to have in the end.
-fn copy_entry(entry: &Entry, copy: &Path) -> io::Result<Option<Permissions>> {
-    match entry.kind {
-        Kind::Directory => {
-            let mode = fs::symlink_metadata(&entry.path)?.permissions();
-            DirBuilder::new().mode(0o700).create(copy)?;
-            return Ok(Some(mode));
+fn skipped(source: &Path, special: &[PathBuf]) -> Vec<String> {
+    if special.is_empty() {
+        return Vec::new();
+    }
+    let named: Vec<String> = special
+        .iter()
+        .take(NAMED)
+        .map(|path| path.strip_prefix(source).unwrap_or(path))
+        .map(|path| path.display().to_string())
+        .collect();
+    let more = if special.len() > NAMED { ", ..." } else { "" };
+    vec![format!(
+        "not copied, because they are FIFOs, sockets or devices: {}{more}",
+        named.join(", ")
+    )]
+}
+
+#[derive(Default)]
+struct Copier {
+    count: u64,
+    bytes: u64,
+    /// With what they are to have in the end.
+    directories: Vec<(PathBuf, fs::Metadata)>,
+    special: Vec<PathBuf>,
+    no_reflinks: bool,
+}
+
+impl Copier {
+    fn copy(&mut self, entry: &Entry, copy: &Path) -> io::Result<()> {
+        match entry.kind {
+            Kind::Directory => {
+                let metadata = fs::symlink_metadata(&entry.path)?;
+                DirBuilder::new().mode(0o700).create(copy)?;
+                self.directories.push((copy.to_path_buf(), metadata));
+            }
+            Kind::Link => symlink(fs::read_link(&entry.path)?, copy)?,
+            Kind::File => self.copy_file(&entry.path, copy)?,
+            Kind::Special => self.special.push(entry.path.clone()),
         }
-        Kind::Link => symlink(fs::read_link(&entry.path)?, copy)?,
-        Kind::File => copy_file(&entry.path, copy)?,
-        Kind::Special => {}
+        Ok(())
     }
-    Ok(None)
+
+    fn copy_file(&mut self, source: &Path, copy: &Path) -> io::Result<()> {
+        let mut from = open_file(source)?;
+        let metadata = from.metadata()?;
+        let mut to = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(copy)?;
+        let stored = metadata.blocks() * 512;
+        self.bytes += stored;
+        if self.reflink(&from, &to, metadata.len()) {
+        } else if stored < metadata.len() {
+            copy_sparse(&mut from, &mut to, metadata.len())?;
+        } else {
+            io::copy(&mut from, &mut to)?;
+        }
+        // Neither set-user-id nor set-group-id in a copy.
+        to.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))?;
+        keep_times(&to, &metadata)
+    }
+
+    /// Shares the blocks, if the file system can. One that cannot is not asked again.
+    #[cfg(target_os = "linux")]
+    fn reflink(&mut self, from: &File, to: &File, length: u64) -> bool {
+        if self.no_reflinks || length == 0 {
+            return false;
+        }
+        let shared = rustix::fs::ioctl_ficlone(to, from).is_ok();
+        self.no_reflinks = !shared;
+        shared
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "other systems have their own call")]
+    fn reflink(&mut self, _from: &File, _to: &File, _length: u64) -> bool {
+        false
+    }
 }
 
-/// Content, mode and time of change: build tools compare the last.
-fn copy_file(source: &Path, copy: &Path) -> io::Result<()> {
-    let mut from = open_file(source)?;
-    let metadata = from.metadata()?;
-    let mut to = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(copy)?;
-    io::copy(&mut from, &mut to)?;
-    // Neither set-user-id nor set-group-id in a copy.
-    to.set_permissions(Permissions::from_mode(
-        metadata.permissions().mode() & 0o777,
-    ))?;
-    if let Ok(modified) = metadata.modified() {
-        to.set_times(FileTimes::new().set_modified(modified))?;
+fn keep_times(file: &File, metadata: &fs::Metadata) -> io::Result<()> {
+    let modified = metadata.modified()?;
+    file.set_times(FileTimes::new().set_modified(modified))
+}
+
+/// Copies what is stored and leaves the holes. A block of zeros becomes a hole: to a reader they are the same.
+fn copy_sparse(from: &mut File, to: &mut File, length: u64) -> io::Result<()> {
+    to.set_len(length)?;
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
+    while at < length {
+        at = match next_data(from, at)? {
+            Some(begin) => begin,
+            None => return Ok(()),
+        };
+        from.seek(SeekFrom::Start(at))?;
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let piece = buffer.get(..count).unwrap_or_default();
+        if piece.iter().any(|byte| *byte != 0) {
+            to.seek(SeekFrom::Start(at))?;
+            to.write_all(piece)?;
+        }
+        at += count as u64;
     }
     Ok(())
 }
 
-/// Removes a tree, directories without write permission too.
-pub(super) fn remove_tree(root: &Path) -> io::Result<()> {
-    if fs::remove_dir_all(root).is_ok() {
-        return Ok(());
+/// Where the next stored block begins; `None` when only a hole follows.
+#[cfg(target_os = "linux")]
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    use rustix::io::Errno;
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(begin) => Ok(Some(begin)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL) => Ok(Some(at)),
+        Err(error) => Err(error.into()),
     }
-    let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o700));
-    let _ = open(root);
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+fn next_data(_file: &File, at: u64) -> io::Result<Option<u64>> {
+    Ok(Some(at))
+}
+
+/// Gives the owner of a tree back what the modes of those that are `meant` have taken: to enter directories, and to read
+/// files.
+pub(super) fn reopen(root: &Path, meant: impl Fn(&Metadata) -> bool) {
+    const DIRECTORY: u32 = 0o700;
+    const FILE: u32 = 0o400;
+    let open = |path: &Path, least: u32| {
+        if let Ok(found) = path.symlink_metadata()
+            && !found.is_symlink()
+            && found.permissions().mode() & least != least
+            && meant(&found)
+        {
+            let mode = (found.permissions().mode() & 0o7777) | least;
+            let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+        }
+    };
+    open(root, DIRECTORY);
     let _ = walk(root, |entry| {
-        if entry.kind == Kind::Directory {
-            let _ = open(&entry.path);
+        match entry.kind {
+            Kind::Directory => open(&entry.path, DIRECTORY),
+            Kind::File => open(&entry.path, FILE),
+            _ => {}
         }
         Ok(true)
     });
-    fs::remove_dir_all(root).map_err(|error| at(root, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(source: &Path, target: &Path) -> Vec<String> {
+        copy_tree(source, target, &Ignored::default(), &[]).unwrap()
+    }
+
+    #[test]
+    fn a_hole_stays_a_hole_and_the_content_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, target) = (dir.path().join("s"), dir.path().join("t"));
+        fs::create_dir(&source).unwrap();
+        let mut file = File::create(source.join("sparse")).unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.seek(SeekFrom::Start(32 << 20)).unwrap();
+        file.write_all(b"in the middle").unwrap();
+        copy(&source, &target);
+        let found = fs::metadata(target.join("sparse")).unwrap();
+        assert_eq!(found.len(), 64 << 20);
+        assert!(found.blocks() * 512 < 2 << 20, "{}", found.blocks());
+        assert!(
+            fs::read(target.join("sparse")).unwrap() == fs::read(source.join("sparse")).unwrap()
+        );
+    }
+
+    #[test]
+    fn names_of_one_file_become_files_of_their_own_and_times_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, target) = (dir.path().join("s"), dir.path().join("t"));
+        fs::create_dir_all(source.join("d")).unwrap();
+        fs::write(source.join("d/a"), "1").unwrap();
+        fs::hard_link(source.join("d/a"), source.join("b")).unwrap();
+        copy(&source, &target);
+        for path in ["d/a", "b"] {
+            assert_eq!(fs::metadata(target.join(path)).unwrap().nlink(), 1);
+        }
+        for path in ["d/a", "d"] {
+            let time = |root: &Path| fs::metadata(root.join(path)).unwrap().modified().unwrap();
+            assert_eq!(time(&source), time(&target), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_skipped_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, target) = (dir.path().join("s"), dir.path().join("t"));
+        fs::create_dir(&source).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(source.join("socket")).unwrap();
+        let notes = copy(&source, &target);
+        assert!(notes[0].ends_with("devices: socket"), "{notes:?}");
+        assert!(!target.join("socket").exists());
+    }
 }

@@ -99,8 +99,10 @@ impl<'a> Call<'a> {
 impl Git {
     /// Finds git in a search path. Entries that are relative, or that lie in one of the directories to `avoid`
     /// (workspaces: what is there belongs to the task), do not count.
-    #[must_use]
-    pub fn find(search: &str, avoid: &[&Path], launcher: Launcher) -> Option<Self> {
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(search: &str, avoid: &[&Path], launcher: Launcher) -> io::Result<Self> {
         let program = search
             .split(':')
             .map(Path::new)
@@ -108,8 +110,12 @@ impl Git {
             .filter_map(|entry| entry.canonicalize().ok())
             .filter(|entry| !avoid.iter().any(|place| entry.starts_with(place)))
             .map(|entry| entry.join("git"))
-            .find(|program| program.is_file())?;
-        Some(Self {
+            .find(|program| program.is_file())
+            .ok_or_else(|| {
+                let message = "there is no `git` in PATH; install it";
+                io::Error::new(io::ErrorKind::NotFound, message)
+            })?;
+        Ok(Self {
             program,
             launcher,
             cancel: CancellationToken::new(),
@@ -255,6 +261,6 @@ mod tests {
         let search = format!("bin::{}/bin:{}", work.display(), system.display());
         let found = Git::find(&search, &[&work], Launcher::new("/nowhere".into())).unwrap();
         assert_eq!(found.program, system.join("git"));
-        assert!(Git::find("bin", &[], Launcher::new("/nowhere".into())).is_none());
+        assert!(Git::find("bin", &[], Launcher::new("/nowhere".into())).is_err());
     }
 }

@@ -63,17 +63,35 @@ impl Ignored {
         Ok(())
     }
 
-    /// Whether git ignores this entry, whose parents it does not. The nearest file that says something decides.
+    /// Whether git ignores this entry, whose parents it does not.
     pub(super) fn is_ignored(&self, entry: &Entry) -> bool {
-        let directory = entry.kind == Kind::Directory;
-        let nearest_first = entry
-            .path
+        self.ignores(&entry.path, entry.kind == Kind::Directory)
+    }
+
+    /// Whether git ignores a path below `root`, or a directory that it lies in.
+    pub(super) fn covers(&self, root: &Path, path: &Path) -> bool {
+        let inside = path
+            .ancestors()
+            .take_while(|part| *part != root && part.starts_with(root));
+        let mut parts: Vec<&Path> = inside.collect();
+        let Some(last) = parts.first().copied() else {
+            return false;
+        };
+        parts.reverse();
+        parts
+            .iter()
+            .any(|part| self.ignores(part, *part != last || last.is_dir()))
+    }
+
+    /// The nearest file that says something decides.
+    fn ignores(&self, path: &Path, directory: bool) -> bool {
+        let nearest_first = path
             .ancestors()
             .skip(1)
             .filter_map(|above| self.rules.get(above))
             .chain(&self.exclude);
         for rules in nearest_first {
-            match rules.matched(&entry.path, directory) {
+            match rules.matched(path, directory) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None => {}

@@ -5,20 +5,25 @@
 //! swapping a directory between decision and use gains nothing.
 
 mod base;
+mod control;
 mod copy;
 mod git;
 mod ignored;
 mod open;
 mod patch;
+mod remove;
 mod repository;
 mod resolve;
 mod stage;
 mod walk;
+mod worktree;
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::control::Control;
 use self::git::Format;
 use self::ignored::Ignored;
 use self::patch::{Examined, Examiner};
@@ -29,8 +34,10 @@ use crate::redact::Redactor;
 pub use self::base::{Base, Original};
 pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
+pub use self::remove::remove_tree;
 pub use self::resolve::{resolve, resolve_all, resolve_in};
 pub use self::stage::Staged;
+pub use self::worktree::Checkout;
 
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";
@@ -55,6 +62,8 @@ pub enum Isolation {
     None,
     /// A copy, thrown away afterwards.
     Copy,
+    /// A work tree of a commit, thrown away afterwards. The repository that it comes from is only read.
+    Worktree,
 }
 
 impl Isolation {
@@ -64,6 +73,7 @@ impl Isolation {
         match self {
             Self::None => "none",
             Self::Copy => "copy",
+            Self::Worktree => "worktree",
         }
     }
 }
@@ -72,7 +82,6 @@ impl Isolation {
 #[derive(Debug)]
 pub struct Workspace {
     root: PathBuf,
-    isolation: Isolation,
     /// Physical paths that do not belong to it: run directory, scratch.
     excluded: Vec<PathBuf>,
     /// The ignore files as they were at the start: an agent cannot hide a change by writing one.
@@ -82,12 +91,66 @@ pub struct Workspace {
     prefix: PathBuf,
     format: Format,
     scratch: PathBuf,
+    /// A time before anything could change in it, by the file system's clock.
+    began: (i64, i64),
+    /// What is removed at the end, if anything.
+    temporary: Option<PathBuf>,
+    checkout: Option<Checkout>,
+    notes: Vec<String>,
+    control: Control,
+}
+
+/// What a workspace is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// The directory that the task names.
+    pub source: &'a Path,
+    /// How it is kept apart.
+    pub isolation: Isolation,
+    /// With [`Isolation::Worktree`]: the commit, as git understands it; `HEAD` where the task names none.
+    pub reference: &'a str,
+    /// With [`Isolation::Copy`]: whether what git ignores is copied too.
+    pub include_ignored: bool,
+    /// The attempt's own directory: copies and worktrees are made in it.
+    pub scratch: &'a Path,
+    /// Directories in the source that do not belong to it, such as a run directory with a name of its own. They are
+    /// neither copied nor compared.
+    pub excluded: &'a [PathBuf],
+}
+
+impl Setup<'_> {
+    /// Makes the worktree, if there is to be one.
+    ///
+    /// # Errors
+    /// The source lies in no repository with a work tree, the commit does not exist, or git failed. The error says what to do.
+    pub async fn check_out(&self, git: &Git) -> io::Result<Option<Checkout>> {
+        if self.isolation != Isolation::Worktree {
+            return Ok(None);
+        }
+        let source = physical_directory(self.source)?;
+        let target = self.scratch.join("workspace");
+        let checkout = worktree::check_out(git, &source, self.reference, &target);
+        checkout.await.map(Some)
+    }
+
+    /// Finds out, without making anything, whether a worktree could be made.
+    ///
+    /// # Errors
+    /// As [`Setup::check_out`].
+    pub async fn verify(&self, git: &Git) -> io::Result<()> {
+        if self.isolation != Isolation::Worktree {
+            return Ok(());
+        }
+        let source = physical_directory(self.source)?;
+        worktree::find(git, &source, self.reference).await.map(drop)
+    }
 }
 
 /// What became of a workspace.
 #[derive(Debug)]
 pub struct Comparison {
     changes: Vec<Change>,
+    concerns: Vec<Concern>,
     examined: Examined,
     prefix: PathBuf,
     format: Format,
@@ -104,7 +167,7 @@ impl Comparison {
     /// What of that a person should look at.
     #[must_use]
     pub fn concerns(&self) -> &[Concern] {
-        self.examined.concerns()
+        &self.concerns
     }
 
     /// Writes the changes to `file` as a patch for the root of the repository that the workspace stands in. What cannot
@@ -120,72 +183,112 @@ impl Comparison {
 }
 
 impl Workspace {
-    /// Prepares the workspace. With [`Isolation::Copy`] the copy is made under `scratch`, which must be the
-    /// attempt's own. What git ignores is not copied; `.git` is, if it is a directory: where it is a file (a
-    /// worktree, a submodule), a copy would write to the original repository, so it is left out.
+    /// Prepares the workspace: [`Workspace::new`] with nothing special.
+    ///
+    /// # Errors
+    /// As [`Workspace::new`].
+    pub fn prepare(source: &Path, isolation: Isolation, scratch: &Path) -> io::Result<Self> {
+        let setup = Setup {
+            source,
+            isolation,
+            reference: "HEAD",
+            include_ignored: false,
+            scratch,
+            excluded: &[],
+        };
+        Self::new(&setup, None)
+    }
+
+    /// Prepares the workspace; a worktree was made before, by [`Setup::check_out`]. A copy is made here. `.git` is copied
+    /// if it is a directory: where it is a file (a worktree, a submodule), a copy would write to the original
+    /// repository, so it is left out.
     ///
     /// # Errors
     /// The source is no directory, or something could not be read or copied; the error names the path.
-    pub fn prepare(source: &Path, isolation: Isolation, scratch: &Path) -> io::Result<Self> {
-        Self::prepare_without(source, isolation, scratch, &[])
-    }
-
-    /// [`Workspace::prepare`] for a source that holds directories which do not belong to it, such as a run directory
-    /// with a name of its own. They are neither copied nor compared.
-    ///
-    /// # Errors
-    /// As [`Workspace::prepare`].
-    pub fn prepare_without(
-        source: &Path,
-        isolation: Isolation,
-        scratch: &Path,
-        excluded: &[PathBuf],
-    ) -> io::Result<Self> {
-        let source = source.canonicalize().map_err(|error| at(source, &error))?;
-        if !source.is_dir() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotADirectory,
-                format!("the workspace `{}` is not a directory", source.display()),
-            ));
-        }
+    pub fn new(setup: &Setup<'_>, checkout: Option<Checkout>) -> io::Result<Self> {
+        let source = physical_directory(setup.source)?;
+        let scratch = setup.scratch;
+        std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
         let repository = Repository::around(&source);
         let (prefix, format) = repository.map_or_else(Default::default, |repository| {
             let prefix = repository.prefix(&source).to_path_buf();
             (prefix, repository.format)
         });
-        let excluded: Vec<PathBuf> = excluded
+        let excluded: Vec<PathBuf> = setup
+            .excluded
             .iter()
             .map(PathBuf::as_path)
             .chain([scratch, &source.join(RUN_DIRECTORY)])
             .map(physical)
             .filter(|path| *path != source)
             .collect();
-        let root = match isolation {
-            Isolation::None => source,
+        let mut notes = Vec::new();
+        let (root, temporary) = match setup.isolation {
+            Isolation::None => (source, None),
             Isolation::Copy => {
-                let ignored = Ignored::read(&source, &excluded)?;
+                let ignored = if setup.include_ignored {
+                    Ignored::default()
+                } else {
+                    Ignored::read(&source, &excluded)?
+                };
                 let target = scratch.join("workspace");
-                copy::copy_tree(&source, &target, &ignored, &excluded)?;
-                target.canonicalize().map_err(|error| at(&target, &error))?
+                notes = copy::copy_tree(&source, &target, &ignored, &excluded)?;
+                let root = target.canonicalize().map_err(|error| at(&target, &error))?;
+                (root.clone(), Some(root))
             }
+            Isolation::Worktree => match &checkout {
+                Some(checkout) => {
+                    notes.clone_from(&checkout.notes);
+                    (checkout.root.clone(), Some(checkout.top.clone()))
+                }
+                None => return Err(io::Error::other("the worktree was not made")),
+            },
         };
-        let excluded = match isolation {
+        let excluded = match setup.isolation {
             Isolation::None => excluded,
-            Isolation::Copy => vec![root.join(RUN_DIRECTORY)],
+            Isolation::Copy | Isolation::Worktree => vec![root.join(RUN_DIRECTORY)],
         };
         let ignored = Ignored::read(&root, &excluded)?;
         std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        let made = scratch.metadata().map_err(|error| at(scratch, &error))?;
+        let control = Control::around(&root);
         let base = Base::take(&root, &ignored, &excluded, scratch)?;
         Ok(Self {
             root,
-            isolation,
             excluded,
             ignored,
             base: Arc::new(base),
             prefix,
             format,
             scratch: scratch.to_path_buf(),
+            began: (made.ctime(), made.ctime_nsec()),
+            temporary,
+            checkout,
+            notes,
+            control,
         })
+    }
+
+    /// What a reader should know of it: what is not in it, what was skipped.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The commit that it holds, if it is a worktree.
+    #[must_use]
+    pub fn commit(&self) -> Option<&str> {
+        self.checkout
+            .as_ref()
+            .map(|checkout| checkout.commit.as_str())
+    }
+
+    /// Directories outside of it that git has to read in it: the objects that a worktree borrows.
+    #[must_use]
+    pub fn borrowed(&self) -> &[PathBuf] {
+        self.checkout
+            .as_ref()
+            .map_or(&[], |checkout| &checkout.objects)
     }
 
     /// The physical root.
@@ -218,15 +321,19 @@ impl Workspace {
         redactor: &Redactor,
     ) -> io::Result<Comparison> {
         let changed = self.changed()?;
-        let examiner = Examiner {
+        let look = Examiner {
             root: &self.root,
             base: &self.base,
             protected,
             redactor,
         };
+        let mut concerns = self.control.concerns();
+        let examined = look.examine(&changed)?;
+        concerns.extend_from_slice(examined.concerns());
         Ok(Comparison {
             changes: told(&changed),
-            examined: examiner.examine(&changed)?,
+            concerns,
+            examined,
             prefix: self.prefix.clone(),
             format: self.format,
             place: self.scratch.join("patch"),
@@ -240,16 +347,38 @@ impl Workspace {
         Arc::clone(&self.base)
     }
 
-    /// Removes the copy; a workspace that is the directory itself stays.
+    /// Whether git ignored this path, or a directory that it lies in, at the start.
+    #[must_use]
+    pub fn is_ignored(&self, path: &Path) -> bool {
+        self.ignored.covers(&self.root, path)
+    }
+
+    /// Lets its owner in again: an agent that closed its workspace, or something in it, must not stop what comes after it.
+    /// In a directory that is no copy, what was closed before and has not changed since stays as it is.
+    pub fn reopen(&self) {
+        copy::reopen(&self.root, |found| {
+            self.temporary.is_some() || (found.ctime(), found.ctime_nsec()) >= self.began
+        });
+    }
+
+    /// Removes the copy or the worktree; a workspace that is the directory itself stays.
     ///
     /// # Errors
-    /// Something could not be removed; the error names the copy.
+    /// Something could not be removed; the error names it.
     pub fn remove(self) -> io::Result<()> {
-        match self.isolation {
-            Isolation::None => Ok(()),
-            Isolation::Copy => copy::remove_tree(&self.root),
-        }
+        self.temporary.map_or(Ok(()), |path| remove_tree(&path))
     }
+}
+
+fn physical_directory(path: &Path) -> io::Result<PathBuf> {
+    let directory = path.canonicalize().map_err(|error| at(path, &error))?;
+    if directory.is_dir() {
+        return Ok(directory);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::NotADirectory,
+        format!("the workspace `{}` is not a directory", path.display()),
+    ))
 }
 
 fn told(changed: &[(PathBuf, ChangeKind)]) -> Vec<Change> {

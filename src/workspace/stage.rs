@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use super::walk::{Kind, walk};
-use super::{Base, Original, Workspace, at, copy};
+use super::{Base, Original, Workspace, at, copy, remove_tree};
 
 /// A staged copy. Removed when dropped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         // What is left here is removed with the attempt's scratch directory.
-        let _ = copy::remove_tree(&self.root);
+        let _ = remove_tree(&self.root);
     }
 }
 
@@ -88,7 +88,7 @@ fn put_back(base: &Base, path: &Path, root: &Path) -> io::Result<()> {
     }
     let place = root.join(path);
     match fs::symlink_metadata(&place) {
-        Ok(found) if found.is_dir() => copy::remove_tree(&place)?,
+        Ok(found) if found.is_dir() => remove_tree(&place)?,
         Ok(_) => fs::remove_file(&place).map_err(|error| at(&place, &error))?,
         Err(_) => {}
     }

@@ -61,7 +61,16 @@ pub(super) fn walk(
 fn children(directory: &Path, depth: usize) -> io::Result<Vec<Entry>> {
     let listing = match fs::read_dir(directory) {
         Ok(listing) => listing,
-        Err(error) if depth > 1 && error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // Gone meanwhile, or closed: an agent must not be able to stop the walk by a mode.
+        Err(error)
+            if depth > 1
+                && matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
+        {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(at(directory, &error)),
     };
     let mut entries = Vec::new();

@@ -19,6 +19,7 @@ mod ci;
 mod checks;
 mod corpus;
 mod endings;
+mod escapes;
 mod examples;
 mod export;
 mod explain;

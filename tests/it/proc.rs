@@ -267,7 +267,7 @@ async fn when_the_runner_dies_everything_ends() {
     let mut supervisor = supervisor(remote.into());
     let script = format!("{}; sleep 1000", daemon(&file));
     let header = serde_json::json!({
-        "argv": ["/bin/bash", "-c", script], "env": {"PATH": "/usr/bin:/bin"}, "cwd": "/",
+        "argv": ["/bin/bash", "-c", script], "env": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "nonce": "a word",
     })
     .to_string();
     control

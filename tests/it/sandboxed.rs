@@ -32,13 +32,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{Run, Sandbox};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-batch");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-batch");
 
 /// A workspace with a repository, things outside of it, and a launcher that holds processes to the workspace.
-struct Cell {
+pub(crate) struct Cell {
     dir: TempDir,
-    plan: Plan,
-    layers: Layers,
+    pub(crate) plan: Plan,
+    pub(crate) layers: Layers,
 }
 
 impl Cell {
@@ -58,15 +58,15 @@ impl Cell {
         Self { dir, plan, layers }
     }
 
-    fn at(&self, part: &str) -> PathBuf {
+    pub(crate) fn at(&self, part: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(part)
     }
 
-    fn launcher(&self) -> Launcher {
+    pub(crate) fn launcher(&self) -> Launcher {
         Launcher::new(PROGRAM.into()).confined(self.layers.clone(), self.plan.clone())
     }
 
-    fn spec(&self, script: &str) -> Spec {
+    pub(crate) fn spec(&self, script: &str) -> Spec {
         Spec {
             argv: ["/bin/bash", "--noprofile", "--norc", "-c", script]
                 .map(str::to_owned)
@@ -81,7 +81,7 @@ impl Cell {
         }
     }
 
-    async fn run(&self, spec: Spec) -> std::io::Result<Finished> {
+    pub(crate) async fn run(&self, spec: Spec) -> std::io::Result<Finished> {
         self.launcher()
             .run(
                 spec,
@@ -91,24 +91,24 @@ impl Cell {
             .await
     }
 
-    async fn try_bash(&self, script: &str) -> std::io::Result<Finished> {
+    pub(crate) async fn try_bash(&self, script: &str) -> std::io::Result<Finished> {
         self.run(self.spec(script)).await
     }
 
     /// What a script prints.
-    async fn bash(&self, script: &str) -> String {
+    pub(crate) async fn bash(&self, script: &str) -> String {
         self.try_bash(script).await.unwrap().stdout.text
     }
 }
 
-fn environment(root: &Path) -> BTreeMap<String, String> {
+pub(crate) fn environment(root: &Path) -> BTreeMap<String, String> {
     let parent = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     child_environment(parent, &root.join("home"), &root.join("tmp"))
 }
 
 /// Layers of this machine, one by one and together; what it lacks is said and left out.
-fn cells() -> Vec<(&'static str, Cell)> {
+pub(crate) fn cells() -> Vec<(&'static str, Cell)> {
     let found = Layers::found();
     let mut cells = Vec::new();
     let mut add = |name, there: bool, layers: Layers| {
@@ -147,12 +147,12 @@ fn cells() -> Vec<(&'static str, Cell)> {
 }
 
 /// Layers that keep parts of the workspace read-only.
-fn has_mounts(cell: &Cell) -> bool {
+pub(crate) fn has_mounts(cell: &Cell) -> bool {
     cell.layers.bubblewrap.is_some()
 }
 
 /// A shell function: `try NAME COMMAND...` says what could be done.
-const TRY: &str =
+pub(crate) const TRY: &str =
     "try() { name=$1; shift; if \"$@\" >/dev/null 2>&1; then echo \"BROKEN $name\"; fi; }\n";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -711,7 +711,7 @@ fn said(run: &Run) -> String {
         .to_owned()
 }
 
-fn is_whole() -> bool {
+pub(crate) fn is_whole() -> bool {
     let whole = Layers::found().bubblewrap.is_some();
     if !whole {
         eprintln!("SKIPPED: this machine has no bubblewrap");

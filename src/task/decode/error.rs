@@ -110,7 +110,10 @@ const DEEPER: [(&str, &[&str]); 3] = [
             "additional_directories",
         ],
     ),
-    ("workspace", &["path", "isolation"]),
+    (
+        "workspace",
+        &["path", "isolation", "ref", "include_ignored"],
+    ),
 ];
 
 fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {

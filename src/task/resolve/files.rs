@@ -4,35 +4,6 @@ use std::path::{Component, Path, PathBuf};
 
 use super::super::diagnostic::quoted;
 use super::{At, Context, Findings};
-use crate::workspace::Isolation;
-
-/// The workspace and how it is kept apart. A task that names none works where the run was started.
-pub(super) fn workspace(cx: &Context<'_>, findings: &mut Findings) -> (Option<PathBuf>, Isolation) {
-    let isolation = cx
-        .pick(
-            cx.spec.workspace.isolation,
-            |defaults| defaults.workspace.isolation,
-            &["workspace", "isolation"],
-        )
-        .map_or_else(Isolation::default, |picked| picked.value);
-    let named = cx.pick(
-        cx.spec.workspace.path.as_ref(),
-        |defaults| defaults.workspace.path.as_ref(),
-        &["workspace", "path"],
-    );
-    let path = match named {
-        Some(named) => directory(cx, &named, findings),
-        None => match std::fs::canonicalize(&cx.options.cwd) {
-            Ok(path) => Some(path),
-            Err(error) => {
-                let message = format!("the current directory cannot be the workspace: {error}");
-                findings.error(&cx.whole(), message, None);
-                None
-            }
-        },
-    };
-    (path, isolation)
-}
 
 /// An existing directory, absolute and physical.
 pub(super) fn directory(

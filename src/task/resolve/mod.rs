@@ -16,6 +16,7 @@ mod quarantine;
 mod repetition;
 mod sandbox;
 mod tools;
+mod workspace;
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -325,7 +326,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let tools = tools::resolve(cx, findings);
     let permissions = permissions::resolve(cx, &tools, findings);
     let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
-    let (workspace, isolation) = files::workspace(cx, findings);
+    let workspace = workspace::resolve(cx, findings);
     let (sandbox, network) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);
@@ -335,7 +336,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     if findings.errors.len() > before {
         return None;
     }
-    Some(Task {
+    let task = Task {
         name,
         file: cx.layer.document.file.clone(),
         path: cx.path.clone(),
@@ -352,8 +353,10 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         on_denied: permissions.on_denied,
         additional: permissions.additional,
         limits,
-        workspace: workspace?,
-        isolation,
+        workspace: workspace.path?,
+        isolation: workspace.isolation,
+        reference: workspace.reference,
+        include_ignored: workspace.include_ignored,
         sandbox,
         network,
         checks: checks.list,
@@ -366,5 +369,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         group: repetition.group,
         matrix: cx.combination.values.clone(),
         definition_sha256: cx.definition_sha256.to_owned(),
-    })
+    };
+    sandbox::check_places(cx, &task, findings);
+    (findings.errors.len() == before).then_some(task)
 }

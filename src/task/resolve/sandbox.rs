@@ -1,7 +1,10 @@
 //! How the task's processes are held, and whether they reach the network. The policy names the least and the most.
 
+use std::path::Path;
+
 use super::{At, Context, Findings, Origin};
 use crate::sandbox::{Mode, Network};
+use crate::task::Task;
 
 pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> (Mode, Network) {
     (mode(cx, findings), network(cx, findings))
@@ -48,4 +51,36 @@ fn network(cx: &Context<'_>, findings: &mut Findings) -> Network {
         findings.beyond_policy(&named.origin, message, &project.policy.origin(&["network"]));
     }
     named.value
+}
+
+/// A directory that holds the home of whoever runs us, or the whole machine, is not to be given to a task whose processes
+/// are held by a sandbox: what is hidden in it is hidden by name, and everything else of a home is read and written.
+pub(super) fn check_places(cx: &Context<'_>, task: &Task, findings: &mut Findings) {
+    if task.sandbox == Mode::Off || !task.starts_processes() {
+        return;
+    }
+    let home = cx.options.env.get("HOME").map(Path::new);
+    let home = home.and_then(|home| home.canonicalize().ok());
+    let holds = |place: &Path| {
+        place.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(place))
+    };
+    let named = [("workspace", &task.workspace)].into_iter().chain(
+        task.additional
+            .iter()
+            .map(|directory| ("permissions", directory)),
+    );
+    for (key, place) in named.filter(|(_, place)| holds(place)) {
+        let what = if place.parent().is_none() {
+            "the whole machine"
+        } else {
+            "the home directory"
+        };
+        let message = format!(
+            "`{}` holds {what}, which no sandbox can keep from the processes of this task",
+            place.display()
+        );
+        let hint =
+            "name a checkout below it, run with `HOME` set to another directory, or `sandbox: off`";
+        findings.key_error(&cx.layer.origin(&[key]), message, Some(hint));
+    }
 }
