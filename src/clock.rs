@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
 /// Tells wall-clock time and measures spans; tests can freeze the wall clock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Clock {
     fixed: Option<OffsetDateTime>,
 }

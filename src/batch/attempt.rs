@@ -273,7 +273,7 @@ impl<'a> Attempt<'a> {
         let ended = held.look_back(ended, &workspace, emitter)?;
         phase.send_replace(Phase::Within(HOUSEKEEPING, "removing the workspace"));
         self.remove(workspace, emitter)?;
-        let ended = self.look_at_configuration(ended);
+        let ended = self.look_at_configuration(ended).await;
         Ok(Work {
             denials: ended.denials,
             ended,
@@ -304,10 +304,11 @@ impl<'a> Attempt<'a> {
         workspace.reopen();
         // What the last call could not remove, because the agent had closed its place.
         sandbox::remove_stale(workspace.root());
-        let never = self.never_write(workspace.root());
+        let own = self.never_write(workspace.root());
         let protected = |path: &Path| {
             let path = workspace.root().join(path);
-            never.iter().any(|never| path.starts_with(never))
+            let mut never = own.iter().chain(&*self.batch.never_write);
+            never.any(|never| path.starts_with(never))
         };
         let redactor = &self.batch.redactor;
         let comparison = block_in_place(|| workspace.compare(&protected, redactor))?;
@@ -352,8 +353,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// A run whose configuration changed under it has no other result than that.
-    fn look_at_configuration(&self, ended: Ended) -> Ended {
-        let changed = self.batch.pinned.changed();
+    async fn look_at_configuration(&self, ended: Ended) -> Ended {
+        let changed = self.batch.pinned.changed(&self.task.path).await;
         if changed.is_empty() {
             return ended;
         }
@@ -497,19 +498,20 @@ impl<'a> Attempt<'a> {
                 additional: self.task.additional.clone(),
                 output: self.output_dir().canonicalize().ok(),
                 never_write: self.never_write(root),
+                never_write_in_run: Arc::clone(&self.batch.never_write),
                 closed: self.batch.closed.clone(),
             },
         }
     }
 
-    /// The runner's own files, where they lie and where a copy of the workspace has them.
+    /// The runner's own files where a copy of the workspace has them, and what is its own in every workspace; where they lie
+    /// is the batch's knowledge.
     pub(super) fn never_write(&self, root: &Path) -> Vec<PathBuf> {
-        let own = self.batch.never_write.iter().cloned();
         let copied = self.batch.never_write.iter().filter_map(|path| {
             let inside = path.strip_prefix(&self.task.workspace).ok()?;
             (root != self.task.workspace).then(|| root.join(inside))
         });
-        own.chain(copied)
+        copied
             .chain([
                 root.join("agent-batch.yaml"),
                 root.join("agent-batch-results"),

@@ -1,6 +1,6 @@
 //! How the processes of one attempt are held: from the task, the batch and what works on this machine to a launcher.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -257,18 +257,22 @@ impl Attempt<'_> {
         plan.protect_steering(root, |name| {
             task.allow.iter().any(|rule| rule.text().contains(name))
         });
-        for path in
-            self.never_write(root)
-                .into_iter()
-                .chain([self.batch.launcher.program().to_path_buf()])
-        {
-            let path = physical(&path);
-            let inside = plan
-                .writable
-                .iter()
-                .any(|place| path.starts_with(place) && path != *place);
-            let parent_is_there = path.parent().is_some_and(Path::is_dir);
-            if inside && parent_is_there {
+        let own = self.never_write(root);
+        let program = [self.batch.launcher.program().to_path_buf()];
+        // A run of many tasks has many files, and few directories.
+        let mut directories = HashMap::new();
+        for path in self.batch.never_write.iter().chain(&own).chain(&program) {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                continue;
+            };
+            let found = directories
+                .entry(parent)
+                .or_insert_with(|| physical(parent));
+            let Some(path) = found.as_ref().map(|parent| parent.join(name)) else {
+                continue;
+            };
+            let mut writable = plan.writable.iter();
+            if writable.any(|place| path.starts_with(place) && path != *place) {
                 plan.protect(path, Missing::Placeholder);
             }
         }
@@ -276,10 +280,9 @@ impl Attempt<'_> {
     }
 }
 
-/// The path with its directory resolved; what is not there yet keeps its name.
-fn physical(path: &Path) -> PathBuf {
-    let resolved = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    resolved().unwrap_or_else(|| path.to_path_buf())
+/// A directory behind whatever links lead to it; `None` where none is.
+fn physical(directory: &Path) -> Option<PathBuf> {
+    directory.canonicalize().ok().filter(|found| found.is_dir())
 }
 
 /// Why a task with an automatic sandbox does not start.

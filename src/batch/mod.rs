@@ -97,7 +97,7 @@ pub struct Batch {
     /// Console, progress: they see every event after it is stored.
     pub watchers: Vec<SharedSink>,
     /// Paths that no task may write: task files, project configuration, the run directory.
-    pub never_write: Vec<PathBuf>,
+    pub never_write: Arc<[PathBuf]>,
     /// The configuration, which must be the same at the end.
     pub pinned: Pinned,
     /// Paths that no task may read or write: the CI runner's command files.

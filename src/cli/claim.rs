@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::batch::EarlierAttempt;
 use crate::batch::plan::resume;
 use crate::cli::say;
+use crate::clock::Clock;
 use crate::file;
 use crate::outcome::{Exit, Outcome};
 use crate::report::{PlannedTask, RunPlan, Summary, files, run_dir};
@@ -18,6 +20,8 @@ use crate::text;
 
 /// The plan's file while the directory is being emptied: no plan, and still the mark of a run directory.
 const EMPTYING: &str = "{\"v\":0,\"emptying\":true}\n";
+/// How long a lock is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How many tasks are named in one sentence.
 const NAMED: usize = 10;
 
@@ -73,7 +77,7 @@ pub(super) fn claim(out: &Path, shown: &Path) -> Result<Claimed, Refusal> {
     }
     fs::create_dir_all(out).map_err(refused)?;
     let lock = lock_file(&out.join(run_dir::LOCK)).map_err(refused)?;
-    if lock.try_lock().is_err() {
+    if !locked(&lock) {
         let message = format!(
             "another run is using `{}`; name another one with `--out`",
             out.display()
@@ -85,6 +89,21 @@ pub(super) fn claim(out: &Path, shown: &Path) -> Result<Claimed, Refusal> {
         out: out.to_owned(),
         shown: shown.to_string_lossy().into_owned(),
     })
+}
+
+/// Takes the lock. One that is held gets a moment: when a run was killed while it started a process, that process holds
+/// the lock until it has become another program.
+fn locked(lock: &File) -> bool {
+    let began = Clock::system().start();
+    loop {
+        if lock.try_lock().is_ok() {
+            return true;
+        }
+        if began.elapsed() >= PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 impl Claimed {

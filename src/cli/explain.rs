@@ -110,6 +110,7 @@ fn policy_of(task: &Task, settings: &Settings) -> Policy {
             additional: task.additional.clone(),
             output: None,
             never_write,
+            never_write_in_run: Arc::default(),
             closed: settings.closed_files(),
         },
     }

@@ -1,6 +1,6 @@
 //! From what was typed to tasks and their models. Everything that is wrong is said at once, before the first model call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -119,12 +119,22 @@ fn chosen(mut loaded: Loaded, filter: &str) -> Result<Loaded, Exit> {
 /// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
 fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
     let mut result = Ok(());
+    let mut whole = HashSet::new();
     for task in tasks {
         for model in task.judges.values().chain([&task.model]) {
-            if let ModelRef::Scripted { path, .. } = model
-                && let Err(error) = Script::load(path)
-            {
-                result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+            let ModelRef::Scripted { path, .. } = model else {
+                continue;
+            };
+            if whole.contains(path) {
+                continue;
+            }
+            match Script::load(path) {
+                Ok(_) => {
+                    whole.insert(path);
+                }
+                Err(error) => {
+                    result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+                }
             }
         }
     }
@@ -156,6 +166,7 @@ fn project(args: &TaskArgs, settings: &Settings) -> Option<TaskFile> {
 /// the arguments, each sorted by name.
 fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
     let mut files: Vec<TaskFile> = Vec::new();
+    let mut known: HashSet<TaskFile> = HashSet::new();
     for argument in arguments {
         let path = base.join(argument);
         if argument.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -193,7 +204,7 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
                 absolute: base.join(&display),
                 display: text::visible_line(&display.display().to_string()),
             };
-            if !files.contains(&file) {
+            if known.insert(file.clone()) {
                 files.push(file);
             }
         }
@@ -277,11 +288,18 @@ pub(super) fn jobs(
     gate: &Arc<Gate>,
 ) -> Result<Vec<Job>, Exit> {
     let mut client: Option<reqwest::Client> = None;
+    // A model keeps nothing between calls, so tasks share it.
+    let mut shared: HashMap<ModelRef, Arc<dyn Model>> = HashMap::new();
     let mut jobs = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let mut named = |reference: &ModelRef| {
-            model(reference, &mut client, args, settings, gate)
-                .map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))
+        let mut named = |reference: &ModelRef| -> Result<Arc<dyn Model>, Exit> {
+            if let Some(known) = shared.get(reference) {
+                return Ok(Arc::clone(known));
+            }
+            let new = model(reference, &mut client, args, settings, gate)
+                .map_err(|(exit, message)| fail(exit, &format!("{}: {message}", task.file)))?;
+            shared.insert(reference.clone(), Arc::clone(&new));
+            Ok(new)
         };
         let model = named(&task.model)?;
         let mut judges = BTreeMap::new();

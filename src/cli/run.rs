@@ -326,7 +326,10 @@ fn batch(
         .unwrap_or_else(|| PROJECT_FILE.into());
     let mut never_write = task_files;
     never_write.push(settings.base.join(project));
-    let pinned = Pinned::new(never_write.clone()).with_program(&settings.program);
+    // The tasks of a matrix have one file.
+    never_write.sort();
+    never_write.dedup();
+    let pinned = Pinned::new(never_write.iter().cloned(), clock).with_program(&settings.program);
     never_write.push(out.clone());
     Ok(Batch {
         jobs,
@@ -351,7 +354,7 @@ fn batch(
         redactor: Arc::clone(redactor),
         clock,
         watchers,
-        never_write,
+        never_write: never_write.into(),
         pinned,
         closed: settings.closed_files(),
         extra_tools: Vec::new(),

@@ -27,6 +27,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -47,13 +48,21 @@ pub struct Roots {
     pub additional: Vec<PathBuf>,
     /// Spilled tool output of this attempt: readable in every mode, never writable.
     pub output: Option<PathBuf>,
-    /// Never writable beside `.git`: task files, `agent-batch.yaml`, the run directory (physical paths; a directory covers its tree).
+    /// Never writable beside `.git` (physical paths; a directory covers its tree).
     pub never_write: Vec<PathBuf>,
+    /// The same, for all tasks of a run: task files, `agent-batch.yaml`, the run directory. Shared, as a run of a thousand
+    /// tasks has a thousand of them.
+    pub never_write_in_run: Arc<[PathBuf]>,
     /// Neither readable nor writable: the CI runner's command files.
     pub closed: Vec<PathBuf>,
 }
 
 impl Roots {
+    /// All that is never written.
+    fn never_written(&self) -> impl Iterator<Item = &PathBuf> {
+        self.never_write.iter().chain(&*self.never_write_in_run)
+    }
+
     /// Whether a physical path lies in the workspace or an additional directory.
     fn holds(&self, path: &Path) -> bool {
         std::iter::once(&self.workspace)

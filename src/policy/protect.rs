@@ -119,18 +119,14 @@ pub(super) fn is_never_written(path: &Path, roots: &Roots) -> bool {
                 .first()
                 .is_some_and(|name| OWN.contains(&name.as_str()))
         || is_closed(path, roots)
-        || roots
-            .never_write
-            .iter()
-            .any(|root| covered(path, root, roots))
+        || roots.never_written().any(|root| covered(path, root, roots))
         || roots.output.iter().any(|root| covered(path, root, roots))
 }
 
 /// Whether removing or moving `path` would take a never-path with it.
 pub(super) fn holds_never_written(path: &Path, roots: &Roots) -> bool {
     roots
-        .never_write
-        .iter()
+        .never_written()
         .chain(&roots.closed)
         .any(|root| root.starts_with(path))
 }
@@ -139,7 +135,7 @@ pub(super) fn holds_never_written(path: &Path, roots: &Roots) -> bool {
 /// below the default run directory. (A never-path that is a file has nothing below it.)
 pub(super) fn is_of_a_run(path: &Path, roots: &Roots) -> bool {
     let default = roots.workspace.join(OWN[1]);
-    let own = roots.never_write.iter().chain(std::iter::once(&default));
+    let own = roots.never_written().chain(std::iter::once(&default));
     own.filter(|root| !roots.workspace.starts_with(root))
         .any(|root| path != root && path.starts_with(root))
 }

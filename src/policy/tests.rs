@@ -26,7 +26,8 @@ fn policy(mode: Mode, allow: &[&str], deny: &[&str]) -> Arc<Policy> {
             workspace: WORKSPACE.into(),
             additional: vec!["/more".into()],
             output: Some("/out/output".into()),
-            never_write: vec!["/w/task.yaml".into()],
+            never_write: Vec::new(),
+            never_write_in_run: ["/w/task.yaml".into()].into(),
             closed: vec!["/runner".into()],
         },
     })

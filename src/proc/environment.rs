@@ -42,9 +42,13 @@ pub fn child_environment(
     let mut set = |name: &str, value: &str| {
         environment.insert(name.to_owned(), value.to_owned());
     };
-    if parent.get("PATH").is_none_or(String::is_empty) {
-        set("PATH", DEFAULT_PATH);
-    }
+    let path = parent.get("PATH").map(|path| absolute_entries(path));
+    set(
+        "PATH",
+        path.filter(|path| !path.is_empty())
+            .as_deref()
+            .unwrap_or(DEFAULT_PATH),
+    );
     if !parent.contains_key("LANG") {
         set("LANG", "C.UTF-8");
     }
@@ -86,6 +90,16 @@ fn toolchain_home(parent: &BTreeMap<String, String>, name: &str, folder: &str) -
         let usual = Path::new(parent.get("HOME")?).join(folder);
         usual.is_dir().then(|| usual.to_string_lossy().into_owned())
     })
+}
+
+/// A search path without the entries that are relative or empty: those mean the current directory, where the agent's own
+/// files lie.
+fn absolute_entries(path: &str) -> String {
+    let absolute: Vec<&str> = path
+        .split(':')
+        .filter(|entry| entry.starts_with('/'))
+        .collect();
+    absolute.join(":")
 }
 
 #[cfg(test)]
@@ -130,6 +144,16 @@ mod tests {
             assert!(!environment.contains_key(name), "{name}");
         }
         assert!(!environment.values().any(|value| value == "hostile"));
+    }
+
+    #[test]
+    fn the_current_directory_is_no_place_for_programs() {
+        for (given, kept) in [
+            (".:/bin::node_modules/.bin:/usr/bin:", "/bin:/usr/bin"),
+            (":.", DEFAULT_PATH),
+        ] {
+            assert_eq!(built(&[("PATH", given)])["PATH"], kept, "{given}");
+        }
     }
 
     #[test]

@@ -208,7 +208,9 @@ impl Plan {
 
     /// Protects a path.
     pub fn protect(&mut self, path: PathBuf, missing: Missing) {
-        if !self.protected.iter().any(|known| known.path == path) {
+        // By bytes: there may be thousands, and to compare paths by their components is slow.
+        let is_path = |known: &Protected| known.path.as_os_str() == path.as_os_str();
+        if !self.protected.iter().any(is_path) {
             self.protected.push(Protected { path, missing });
         }
     }

@@ -17,7 +17,7 @@ use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path as TreePath};
 
 /// A file to load.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TaskFile {
     /// As a person named it; reports show this.
     pub display: String,

@@ -158,7 +158,7 @@ impl Task {
 }
 
 /// `provider/model`, resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ModelRef {
     /// `scripted/FILE`: the script, absolute.
     Scripted {

@@ -58,13 +58,13 @@ fn load(root: &Path, name: &str, yaml: &str) -> Task {
     loaded.tasks.remove(0)
 }
 
-/// Runs jobs one after the other with the run directory `root/out`, which is there; gives all events.
-pub(crate) async fn run(
+/// A batch that runs jobs one after the other with the run directory `root/out`, which is there; and who records it.
+pub(crate) fn build(
     root: &Path,
     jobs: Vec<Job>,
     launcher: Launcher,
     environment: BTreeMap<String, String>,
-) -> Vec<Event> {
+) -> (Batch, Arc<Mutex<Recording>>) {
     let out = root.join("out");
     let recording = Arc::new(Mutex::new(Recording::default()));
     let batch = Batch {
@@ -82,12 +82,23 @@ pub(crate) async fn run(
         redactor: Arc::default(),
         clock: Clock::system(),
         watchers: vec![Arc::clone(&recording) as SharedSink],
-        never_write: Vec::new(),
+        never_write: [].into(),
         pinned: Pinned::default(),
         closed: Vec::new(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),
     };
+    (batch, recording)
+}
+
+/// Runs such a batch; gives all events.
+pub(crate) async fn run(
+    root: &Path,
+    jobs: Vec<Job>,
+    launcher: Launcher,
+    environment: BTreeMap<String, String>,
+) -> Vec<Event> {
+    let (batch, recording) = build(root, jobs, launcher, environment);
     Arc::new(batch).run(&Shutdown::default()).await;
     recording.lock().unwrap().events().to_vec()
 }

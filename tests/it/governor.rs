@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 
+use agent_batch::agent::Shutdown;
 use agent_batch::event::{Event, Kind};
 use agent_batch::model::{Listener, Model, ModelError, Reply, Request};
 use agent_batch::outcome::{Outcome, Stop};
 use agent_batch::proc::Launcher;
+use agent_batch::redact::Redactor;
 use agent_batch::usage::ModelFacts;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -721,6 +723,61 @@ impl Model for Bomb {
     async fn reply(&self, _: Request<'_>, _: &dyn Listener) -> Result<Reply, ModelError> {
         panic!("the model is a bomb")
     }
+}
+
+/// A model that answers once, and counts who holds the batch's redactor meanwhile: transcript, hooks and checks of every
+/// attempt do.
+struct Census {
+    redactor: Mutex<Weak<Redactor>>,
+    holders: Mutex<Vec<usize>>,
+    answer: Arc<dyn Model>,
+}
+
+#[async_trait]
+impl Model for Census {
+    fn name(&self) -> &str {
+        "census/1"
+    }
+    fn facts(&self) -> Option<ModelFacts> {
+        None
+    }
+    async fn reply(
+        &self,
+        request: Request<'_>,
+        listener: &dyn Listener,
+    ) -> Result<Reply, ModelError> {
+        let holders = self.redactor.lock().unwrap().strong_count();
+        self.holders.lock().unwrap().push(holders);
+        self.answer.reply(request, listener).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_finished_task_nothing_is_left_when_the_next_one_begins() {
+    let (_dir, root) = batch::place();
+    let census = Arc::new(Census {
+        redactor: Mutex::default(),
+        holders: Mutex::default(),
+        answer: batch::done(),
+    });
+    let model = Arc::clone(&census) as Arc<dyn Model>;
+    let job = |n| {
+        let yaml = "tools: [Read]\n";
+        batch::job(&root, &format!("t{n}"), yaml, Arc::clone(&model))
+    };
+    let launcher = Launcher::new("/nowhere".into());
+    let (batch, _) = batch::build(&root, (0..20).map(job).collect(), launcher, BTreeMap::new());
+    let batch = Arc::new(batch);
+    *census.redactor.lock().unwrap() = Arc::downgrade(&batch.redactor);
+    batch.run(&Shutdown::default()).await;
+    let holders = census.holders.lock().unwrap();
+    assert_eq!(holders.len(), 20);
+    assert!(holders[0] > 1, "an attempt holds it: {holders:?}");
+    assert!(
+        holders.iter().all(|count| *count == holders[0]),
+        "{holders:?}"
+    );
+    assert_eq!(Arc::strong_count(&batch.redactor), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

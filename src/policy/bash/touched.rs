@@ -254,8 +254,7 @@ fn glob_may_hit(path: &Path, roots: &Roots) -> bool {
         return true;
     }
     roots
-        .never_write
-        .iter()
+        .never_written()
         .filter(|root| !roots.workspace.starts_with(root))
         .any(|root| match paths::components(root) {
             None => true,

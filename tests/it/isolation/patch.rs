@@ -254,6 +254,46 @@ fn a_patch_of_a_folder_applies_at_the_top_of_its_repository() {
 }
 
 #[test]
+fn a_patch_is_made_without_a_program_that_the_repository_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (top, mark) = (dir.path().join("w"), dir.path().join("ran"));
+    fs::create_dir_all(&top).unwrap();
+    fs::write(top.join("a"), "1\n").unwrap();
+    git(&top, &["init", "-q"]);
+    git(&top, &["add", "-A"]);
+    git(&top, &["commit", "-qm", "one"]);
+    let evil = dir.path().join("evil");
+    fs::write(
+        &evil,
+        format!("#!/bin/sh\ntouch '{}'\ncat\n", mark.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&evil, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = evil.to_str().unwrap();
+    let filter = [
+        "filter.x.clean",
+        "filter.x.smudge",
+        "diff.x.textconv",
+        "diff.x.command",
+    ];
+    for key in ["core.fsmonitor", "core.pager", "diff.external"]
+        .into_iter()
+        .chain(filter)
+    {
+        git(&top, &["config", key, program]);
+    }
+    fs::write(top.join(".gitattributes"), "* filter=x diff=x\n").unwrap();
+    let (_, patch) = patch(&top, &dir.path().join("s"), |root| {
+        fs::write(root.join("a"), "2\n").unwrap();
+    });
+    assert!(fs::read_to_string(patch).unwrap().contains("+2"));
+    assert!(!mark.exists());
+    // What was planted would run.
+    git(&top, &["add", "a"]);
+    assert!(mark.exists());
+}
+
+#[test]
 fn what_must_not_leave_in_a_patch_is_left_out_and_what_deserves_a_look_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (root, scratch) = (dir.path().join("w"), dir.path().join("s"));
