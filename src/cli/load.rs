@@ -374,15 +374,24 @@ fn anthropic(
     wanted.gate = Some(Arc::clone(gate));
     let shared = match client {
         Some(shared) => shared.clone(),
-        None => client.insert(http::client(&connection(settings)?)?).clone(),
+        None => {
+            let tls = !wanted.base_url.starts_with("http:");
+            client
+                .insert(http::client(&connection(settings, tls)?)?)
+                .clone()
+        }
     };
     Anthropic::new(id, wanted, shared)
 }
 
-/// Extra root certificates, for networks that open TLS.
-fn connection(settings: &Settings) -> Result<Connection, ModelError> {
-    let Some(roots) = settings.file("NODE_EXTRA_CA_CERTS") else {
-        return Ok(Connection::default());
+/// With extra root certificates, for networks that open TLS.
+fn connection(settings: &Settings, tls: bool) -> Result<Connection, ModelError> {
+    let plain = Connection {
+        tls,
+        ..Connection::default()
+    };
+    let Some(roots) = settings.file("NODE_EXTRA_CA_CERTS").filter(|_| tls) else {
+        return Ok(plain);
     };
     let extra_roots = file::read(roots, LARGEST_ROOTS).map_err(|error| ModelError {
         kind: ModelErrorKind::Api,
@@ -393,7 +402,7 @@ fn connection(settings: &Settings) -> Result<Connection, ModelError> {
     })?;
     Ok(Connection {
         extra_roots: Some(extra_roots),
-        ..Connection::default()
+        ..plain
     })
 }
 

@@ -20,6 +20,9 @@ pub struct Connection {
     pub connect_timeout: Duration,
     /// A proxy for all calls, as the operator configured it.
     pub proxy: Option<String>,
+    /// Whether calls may be encrypted. Where they are not (an `http` endpoint on loopback), reading the system's hundreds of
+    /// root certificates is for nothing; then none is trusted.
+    pub tls: bool,
     /// PEM bundle of certificates that are trusted beside the system's.
     pub extra_roots: Option<Vec<u8>>,
 }
@@ -29,6 +32,7 @@ impl Default for Connection {
         Self {
             connect_timeout: Duration::from_secs(15),
             proxy: None,
+            tls: true,
             extra_roots: None,
         }
     }
@@ -51,7 +55,9 @@ pub fn client(connection: &Connection) -> Result<Client, ModelError> {
             .map_err(|error| unusable("the proxy's address cannot be read", &error))?;
         builder = builder.proxy(proxy);
     }
-    if let Some(bundle) = &connection.extra_roots {
+    if !connection.tls {
+        builder = builder.tls_certs_only([]);
+    } else if let Some(bundle) = &connection.extra_roots {
         let roots = Certificate::from_pem_bundle(bundle)
             .map_err(|error| unusable("the extra root certificates cannot be read", &error))?;
         builder = builder.tls_certs_merge(roots);

@@ -568,6 +568,24 @@ async fn a_certificate_that_is_not_trusted_ends_the_call_at_once() {
 }
 
 #[tokio::test]
+async fn a_client_for_plain_connections_trusts_no_certificate() {
+    let (address, _) = tls_server();
+    let connection = Connection {
+        tls: false,
+        extra_roots: Some(include_bytes!("../data/tls/authority.pem").to_vec()),
+        ..Connection::default()
+    };
+    let client = http::client(&connection).unwrap();
+    let settings = settings(&format!("https://{address}"));
+    let model = Anthropic::new("claude-test", settings, client).unwrap();
+    let error = call(&model, &[Message::user("go")], &Heard::default())
+        .await
+        .unwrap_err();
+    let expected = "the server's certificate is not trusted: ";
+    assert!(error.message.starts_with(expected), "{error}");
+}
+
+#[tokio::test]
 async fn an_authority_may_be_added_to_the_systems() {
     let (address, _) = tls_server();
     let connection = Connection {
