@@ -1,12 +1,13 @@
 //! The command line. stdout is data, stderr is talk; nothing is ever asked.
 //!
-//! `args` is what was typed, `settings` what the environment says; each command has its own file and returns the
-//! [`Exit`](crate::outcome::Exit) that becomes the process's exit code.
+//! `args` is what was typed, `settings` what the surroundings say (`environment` takes their secrets out of sight); each
+//! command has its own file and returns the [`Exit`](crate::outcome::Exit) that becomes the process's exit code.
 
 mod args;
 mod baseline;
 mod check;
 mod claim;
+mod environment;
 mod explain;
 mod export;
 mod github;

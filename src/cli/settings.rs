@@ -1,10 +1,11 @@
-//! The only place that reads the process's environment: it is read once, here, into plain values.
+//! What the surroundings say, read once into plain values.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::{FormArgs, When};
+use crate::cli::environment;
 use crate::file;
 use crate::redact::Secret;
 use crate::report::Forms;
@@ -30,9 +31,6 @@ pub(super) const KEY_FILE: &str = "ANTHROPIC_API_KEY_FILE";
 /// The largest file with a key, in bytes.
 const LARGEST_KEY: u64 = 64 * 1024;
 
-/// Parts of a variable's name that make its value a secret.
-const SECRET_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-
 /// Variables that name a file which the CI runner executes or shows afterwards.
 const RUNNER_FILES: [&str; 5] = [
     "GITHUB_ENV",
@@ -49,15 +47,11 @@ impl Settings {
     /// The current directory or our own program cannot be found.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this file is the one place that reads the environment"
+        reason = "the command line alone asks where it is"
     )]
     pub(super) fn read() -> io::Result<Self> {
-        let text = |value: std::ffi::OsString| value.into_string().ok();
-        let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
-            .collect();
         Ok(Self {
-            environment,
+            environment: environment::read()?,
             base: std::env::current_dir()?.canonicalize()?,
             program: program()?,
             temp: std::env::temp_dir(),
@@ -78,8 +72,7 @@ impl Settings {
         self.variable(name).map(Path::new)
     }
 
-    /// The key of the Messages API: what the file that `ANTHROPIC_API_KEY_FILE` names holds, or the variable itself. A key in
-    /// a file never stands in our environment block.
+    /// The key of the Messages API: what the file that `ANTHROPIC_API_KEY_FILE` names holds, or the variable itself.
     ///
     /// # Errors
     /// The file cannot be read, or is empty.
@@ -98,12 +91,8 @@ impl Settings {
 
     /// Values that must never be stored or shown.
     pub(super) fn secrets(&self) -> Vec<Secret> {
-        let is_secret = |name: &str| {
-            SECRET_PARTS
-                .iter()
-                .any(|part| name.to_ascii_uppercase().contains(part))
-        };
-        let secrets = self.environment.iter().filter(|(name, _)| is_secret(name));
+        let secrets = self.environment.iter();
+        let secrets = secrets.filter(|(name, _)| environment::is_secret(name));
         secrets
             .map(|(_, value)| Secret::new(value.clone()))
             .chain(self.api_key().ok().flatten())
@@ -156,7 +145,7 @@ impl Settings {
 /// The system does not tell.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this file is the one place that reads the environment"
+    reason = "the command line alone asks where it is"
 )]
 pub(super) fn program() -> io::Result<PathBuf> {
     std::env::current_exe()

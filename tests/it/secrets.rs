@@ -280,6 +280,54 @@ fn a_key_in_a_file_stands_in_no_environment_and_no_tool_reads_it() {
     assert!(run.stderr().contains("ANTHROPIC_API_KEY_FILE"));
 }
 
+/// Climbs from a tool's process to the runner and keeps what `/proc` shows of every one on the way.
+const CLIMB: &str = r#"#!/bin/bash
+pid=$$
+while [ "$pid" -gt 1 ]; do
+  name=$(cat "/proc/$pid/comm")
+  tr '\0' '\n' < "/proc/$pid/environ" > "seen-$name-$pid" 2>/dev/null
+  ls -l "/proc/$pid/fd" >> "files-$name" 2>/dev/null
+  [ "$name" = agent-batch ] && ! grep -q AGENT_BATCH_CALL "seen-$name-$pid" && break
+  pid=$(sed 's/.*) //' "/proc/$pid/stat" | cut -d' ' -f2)
+done
+"#;
+
+/// Root may look, and what it then sees is what everybody could.
+#[test]
+fn a_key_in_a_variable_leaves_our_environment_before_anything_starts() {
+    let server = Server::start([
+        Play::Say(message(
+            json!([call("Bash", &json!({"command": "./climb.sh"}))]),
+            "tool_use",
+        )),
+        Play::Say(message(
+            json!([{"type": "text", "text": "done"}]),
+            "end_turn",
+        )),
+    ]);
+    let sandbox = Sandbox::new()
+        .program("repo/climb.sh", CLIMB)
+        .env("ANTHROPIC_API_KEY", KEY)
+        .env("PLANTED_TOKEN", CANARY)
+        .env("ANTHROPIC_BASE_URL", &server.address)
+        .task(
+            "model: anthropic/claude-sonnet-5\nsandbox: off\ntools: [Bash]\npermissions: { allow: [\"Bash(./climb.sh)\"] }\n",
+        );
+    let run = sandbox.run().exit(0);
+    assert_clean(&everything(&sandbox, &run));
+    let mut seen = BTreeMap::new();
+    files(&sandbox.path().join("repo"), &mut seen);
+    seen.retain(|name, _| name.contains("/seen-agent-batch-"));
+    assert_clean(&seen);
+    if rustix::process::geteuid().is_root() {
+        let runner = |bytes: &Vec<u8>| {
+            let text = String::from_utf8_lossy(bytes);
+            text.contains("ANTHROPIC_BASE_URL=") && text.contains("AGENT_BATCH_HANDED_OVER=")
+        };
+        assert!(seen.values().any(runner), "{:?}", seen.keys());
+    }
+}
+
 /// The payload of an event that a stranger caused, as the runner hands it over.
 #[test]
 fn an_event_that_anybody_causes_starts_no_task_without_the_flag_and_then_no_process() {
