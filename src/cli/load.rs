@@ -372,14 +372,12 @@ fn anthropic(
         .min(args.idle_timeout.saturating_mul(5));
     wanted.retry.max_tries = args.max_tries.into();
     wanted.gate = Some(Arc::clone(gate));
-    let shared = match client {
-        Some(shared) => shared.clone(),
-        None => {
-            let tls = !wanted.base_url.starts_with("http:");
-            client
-                .insert(http::client(&connection(settings, tls)?)?)
-                .clone()
-        }
+    let shared = if let Some(shared) = client {
+        shared.clone()
+    } else {
+        let tls = !wanted.base_url.starts_with("http:");
+        let new = http::client(&connection(settings, tls)?)?;
+        client.insert(new).clone()
     };
     Anthropic::new(id, wanted, shared)
 }
