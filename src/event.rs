@@ -196,6 +196,9 @@ pub struct TaskStarted {
     pub trial: u32,
     /// The version of the program.
     pub program_version: String,
+    /// The commit that the configuration was read from; `None`: the work tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_commit: Option<String>,
 }
 
 /// How the processes of a task are held: what was asked for, and what a self-test found to be enforced.

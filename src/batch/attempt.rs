@@ -437,6 +437,7 @@ impl<'a> Attempt<'a> {
             turns: u32::try_from(task.turns.len()).unwrap_or(u32::MAX),
             trial: self.trial,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            config_commit: self.batch.config_commit.clone(),
         }
     }
 

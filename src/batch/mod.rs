@@ -100,6 +100,8 @@ pub struct Batch {
     pub never_write: Arc<[PathBuf]>,
     /// The configuration, which must be the same at the end.
     pub pinned: Pinned,
+    /// The commit that the configuration was read from, if not the work tree.
+    pub config_commit: Option<String>,
     /// Paths that no task may read or write: the CI runner's command files.
     pub closed: Vec<PathBuf>,
     /// Tools beside the built-in ones; a task names them in `tools`.

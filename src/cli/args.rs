@@ -61,6 +61,10 @@ pub(super) struct TaskArgs {
     /// Project configuration: defaults for tasks and the policy ceiling [default: agent-batch.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(super) project: Option<PathBuf>,
+    /// Read all configuration (task files, the project's file, and the scripts and hooks that they name) from this commit of the
+    /// repository, not from the work tree: for pull requests from outside
+    #[arg(long, value_name = "REV")]
+    pub(super) config_from: Option<String>,
     /// Only the tasks for which this holds, as in `tag(nightly) & !name(slow*)`
     #[arg(long, value_name = "EXPRESSION")]
     pub(super) filter: Option<String>,

@@ -1,15 +1,20 @@
 //! `agent-batch check`: validate, and print what each task may do.
 
 use crate::cli::args::CheckArgs;
+use crate::cli::configuration::Configuration;
 use crate::cli::settings::Settings;
-use crate::cli::{load, print, say};
+use crate::cli::{fail, load, print, say};
 use crate::outcome::Exit;
 use crate::task::describe;
 use crate::text;
 
 /// Prints a table for each task; says everything that is wrong instead, if anything is.
 pub(super) fn check(args: &CheckArgs, settings: &Settings) -> Exit {
-    match load::load(&args.tasks, settings) {
+    let configuration = match Configuration::open(&args.tasks, settings) {
+        Ok(configuration) => configuration,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    match load::load(&configuration, &args.tasks, settings) {
         Ok(loaded) => {
             say(&format!(
                 "{} valid",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::cli::args::ExplainArgs;
+use crate::cli::configuration::Configuration;
 use crate::cli::settings::Settings;
 use crate::cli::{fail, load, print};
 use crate::outcome::Exit;
@@ -33,7 +34,11 @@ pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
         Ok(input) => input,
         Err(error) => return fail(Exit::Usage, &format!("`--input` is not JSON: {error}")),
     };
-    let loaded = match load::load(&args.tasks, settings) {
+    let configuration = match Configuration::open(&args.tasks, settings) {
+        Ok(configuration) => configuration,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    let loaded = match load::load(&configuration, &args.tasks, settings) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };

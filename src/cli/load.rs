@@ -9,6 +9,7 @@ use globset::GlobBuilder;
 use crate::batch::Job;
 use crate::batch::plan::filter::Filter;
 use crate::cli::args::{RunArgs, TaskArgs};
+use crate::cli::configuration::Configuration;
 use crate::cli::settings::{KEY, KEY_FILE, Settings};
 use crate::cli::{fail, say};
 use crate::clock::Clock;
@@ -32,11 +33,17 @@ const NAMED: usize = 20;
 const LARGEST_ROOTS: u64 = 16 * 1024 * 1024;
 
 /// The tasks, or the exit code after everything that is wrong was said.
-pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit> {
-    let files = expand(&args.tasks, &settings.base).map_err(|error| fail(Exit::Usage, &error))?;
+pub(super) fn load(
+    configuration: &Configuration,
+    args: &TaskArgs,
+    settings: &Settings,
+) -> Result<Loaded, Exit> {
+    let base = &configuration.base;
+    let files = expand(&args.tasks, base).map_err(|error| fail(Exit::Usage, &error))?;
     let options = LoadOptions {
         env: settings.environment.clone(),
         cwd: settings.base.clone(),
+        mirror: configuration.mirror.clone(),
         today: Some(Clock::system().now().date()),
         allow_bypass: args.allow_bypass,
         extra_allow: Vec::new(),
@@ -48,7 +55,7 @@ pub(super) fn load(args: &TaskArgs, settings: &Settings) -> Result<Loaded, Exit>
             ..Overrides::default()
         },
     };
-    match task::load(&files, project(args, settings).as_ref(), &options) {
+    match task::load(&files, project(args, base).as_ref(), &options) {
         Ok(loaded) => {
             if !loaded.warnings.is_empty() {
                 say(&(task::render_all(&loaded.warnings, false)
@@ -143,15 +150,15 @@ fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
 
 /// The project's file: the one that was named, or the one in the directory where the run was started. Nothing else in a
 /// checkout is configuration.
-fn project(args: &TaskArgs, settings: &Settings) -> Option<TaskFile> {
-    let named = args.project.as_ref().map(|path| settings.base.join(path));
+fn project(args: &TaskArgs, base: &Path) -> Option<TaskFile> {
+    let named = args.project.as_ref().map(|path| base.join(path));
     // An empty directory of this name stands there while a sandbox keeps the file from being made.
     let is_placeholder = |path: &Path| {
         path.read_dir()
             .is_ok_and(|mut entries| entries.next().is_none())
     };
     let here = || {
-        let path = settings.base.join(PROJECT_FILE);
+        let path = base.join(PROJECT_FILE);
         (path.symlink_metadata().is_ok() && !is_placeholder(&path)).then_some(path)
     };
     let absolute = named.or_else(here)?;

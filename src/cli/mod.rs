@@ -7,6 +7,7 @@ mod args;
 mod baseline;
 mod check;
 mod claim;
+mod configuration;
 mod environment;
 mod explain;
 mod export;

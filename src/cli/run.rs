@@ -12,6 +12,7 @@ use crate::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
 use crate::budget::Purse;
 use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{Claimed, Refusal, claim};
+use crate::cli::configuration::{Configuration, Files};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
 use crate::cli::{baseline, fail, github, load, redactor, say, trigger, workspaces};
@@ -25,7 +26,7 @@ use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
 use crate::sandbox::{self, Superuser};
-use crate::task::{BatchLimits, PROJECT_FILE, Task};
+use crate::task::{BatchLimits, Task};
 use crate::text;
 
 /// How long what is under way may take to finish after a signal, when nobody says otherwise: CI systems kill ten seconds
@@ -46,7 +47,11 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(before) => before,
         Err(exit) => return exit,
     };
-    let loaded = match load::load(&args.tasks, settings) {
+    let configuration = match Configuration::open(&args.tasks, settings) {
+        Ok(configuration) => configuration,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    let loaded = match load::load(&configuration, &args.tasks, settings) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -79,12 +84,13 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     }
     let summary = Arc::new(Mutex::new(Fold(summary)));
     let screen = Screen::new(args, settings, jobs.len());
+    let files = configuration.files(jobs.iter().map(|job| job.task.path.clone()));
     let batch = match batch(
         jobs,
         &limits,
         args,
         settings,
-        clock,
+        files,
         out.clone(),
         screen
             .sink()
@@ -306,7 +312,7 @@ fn batch(
     limits: &BatchLimits,
     args: &RunArgs,
     settings: &Settings,
-    clock: Clock,
+    files: Files,
     out: PathBuf,
     watchers: Vec<SharedSink>,
 ) -> io::Result<Batch> {
@@ -318,18 +324,9 @@ fn batch(
             crate::redact::SHORTEST
         ));
     }
-    let task_files: Vec<PathBuf> = jobs.iter().map(|job| job.task.path.clone()).collect();
-    let project = args
-        .tasks
-        .project
-        .clone()
-        .unwrap_or_else(|| PROJECT_FILE.into());
-    let mut never_write = task_files;
-    never_write.push(settings.base.join(project));
-    // The tasks of a matrix have one file.
-    never_write.sort();
-    never_write.dedup();
-    let pinned = Pinned::new(never_write.iter().cloned(), clock).with_program(&settings.program);
+    let clock = Clock::system();
+    let pinned = Pinned::new(files.read, clock).with_program(&settings.program);
+    let mut never_write = files.never_write;
     never_write.push(out.clone());
     Ok(Batch {
         jobs,
@@ -356,6 +353,7 @@ fn batch(
         watchers,
         never_write: never_write.into(),
         pinned,
+        config_commit: files.commit,
         closed: settings.closed_files(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),

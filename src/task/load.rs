@@ -15,6 +15,7 @@ use super::matrix::{self, Combination};
 use super::resolve::{Context, Findings, Layer, Project, resolve};
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path as TreePath};
+use crate::model::scripted::Script;
 
 /// A file to load.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,6 +33,8 @@ pub struct LoadOptions {
     pub env: BTreeMap<String, String>,
     /// The directory in which the run is started, absolute: the workspace of tasks that name none.
     pub cwd: PathBuf,
+    /// Where the files come from, if not from where they say that they are.
+    pub mirror: Option<Mirror>,
     /// The day in UTC, by which a quarantine ends; `None`: none ends.
     pub today: Option<time::Date>,
     /// The operator switches on `bypassPermissions` for tasks that ask for it.
@@ -42,6 +45,25 @@ pub struct LoadOptions {
     pub extra_deny: Vec<String>,
     /// Values of the operator that stand above those of the files, and below the policy.
     pub overrides: Overrides,
+}
+
+/// A directory with the configuration of another one: of a commit that somebody agreed to, beside the checkout under test.
+/// All that task files name comes from there, but for the directories that a task works in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    /// Where the configuration is read, absolute and physical.
+    pub copy: PathBuf,
+    /// What it stands for.
+    pub original: PathBuf,
+}
+
+impl Mirror {
+    /// The path for which one in the copy stands; any other stands for itself.
+    #[must_use]
+    pub fn original(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.copy)
+            .map_or_else(|_| path.to_path_buf(), |rest| self.original.join(rest))
+    }
 }
 
 /// See [`LoadOptions::overrides`].
@@ -168,6 +190,12 @@ fn open(file: &TaskFile, findings: &mut Findings) -> Option<Document> {
         .ok()
 }
 
+/// Whether somebody's pattern took a file of scripted replies for a task.
+fn is_script(file: &TaskFile, document: &Document) -> bool {
+    let names_model = document.tree.get(&TreePath::root().key("model")).is_some();
+    !names_model && Script::parse(&file.display, document.text()).is_ok()
+}
+
 /// The file itself, behind whatever links lead to it.
 fn physical(file: &TaskFile) -> PathBuf {
     std::fs::canonicalize(&file.absolute).unwrap_or_else(|_| file.absolute.clone())
@@ -203,6 +231,12 @@ impl Everything<'_> {
         let Some(mut document) = open(file, findings) else {
             return Vec::new();
         };
+        if is_script(file, &document) {
+            let message = "this is a script for a scripted model, no task";
+            let hint = "keep scripts in a directory of their own, or name tasks by a pattern that leaves them out";
+            findings.push(Diagnostic::error(&file.display, message).with_hint(hint));
+            return Vec::new();
+        }
         let spec = document.decode_key("matrix");
         let (combinations, problems) = matrix::combinations(&document.tree, spec.as_ref());
         document.report(problems);
@@ -300,6 +334,7 @@ impl Everything<'_> {
         let LoadOptions {
             env: _,
             cwd: _,
+            mirror: _,
             today: _,
             allow_bypass,
             extra_allow,

@@ -42,7 +42,7 @@ use crate::workspace::{Isolation, Setup};
 pub use batch_spec::{BatchLimits, BatchSpec, GroupSpec};
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Place, Related, Severity, render_all};
-pub use load::{LoadOptions, Loaded, Overrides, TaskFile, load};
+pub use load::{LoadOptions, Loaded, Mirror, Overrides, TaskFile, load};
 pub use matrix_spec::MatrixSpec;
 pub use rule_spec::RuleSpec;
 pub use schema::{project_schema, schema};

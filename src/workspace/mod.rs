@@ -14,6 +14,7 @@ mod patch;
 mod remove;
 mod repository;
 mod resolve;
+mod snapshot;
 mod stage;
 mod walk;
 mod worktree;
@@ -36,6 +37,7 @@ pub use self::git::Git;
 pub use self::open::{open_file, read_file, replace_file};
 pub use self::remove::remove_tree;
 pub use self::resolve::{resolve, resolve_all, resolve_in};
+pub use self::snapshot::Snapshot;
 pub use self::stage::Staged;
 pub use self::worktree::Checkout;
 

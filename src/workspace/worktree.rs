@@ -68,7 +68,7 @@ pub(super) async fn find(
     }
 }
 
-fn is_object_name(text: &str) -> bool {
+pub(super) fn is_object_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
@@ -158,7 +158,7 @@ async fn settings(git: &Git, repository: &Repository) -> (String, bool) {
     (config, is_sparse)
 }
 
-fn borrow_from(own: &Path, repository: &Repository) -> io::Result<()> {
+pub(super) fn borrow_from(own: &Path, repository: &Repository) -> io::Result<()> {
     let objects = repository.common.join("objects");
     let line = utf8(&objects)?;
     if line.contains('\n') {

@@ -84,6 +84,7 @@ pub(crate) fn build(
         watchers: vec![Arc::clone(&recording) as SharedSink],
         never_write: [].into(),
         pinned: Pinned::default(),
+        config_commit: None,
         closed: Vec::new(),
         extra_tools: Vec::new(),
         callbacks: Vec::new(),

@@ -17,6 +17,7 @@ mod baseline;
 mod bash_fuzz;
 mod batch;
 mod ci;
+mod configuration;
 mod checks;
 mod corpus;
 mod egress;

@@ -117,6 +117,7 @@ pub(crate) fn started(file: &str, mode: &str) -> Kind {
         hooks_sha256: "0".into(),
         turns: 1,
         program_version: "0.1.0".into(),
+        config_commit: None,
     }))
 }
 

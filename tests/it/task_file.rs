@@ -25,6 +25,8 @@ use agent_batch::workspace::{Isolation, Workspace};
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
+use crate::sandbox::Sandbox;
+
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks")
 }
@@ -97,6 +99,19 @@ fn yaml_files(folder: &str) -> Vec<PathBuf> {
     found.sort();
     assert!(!found.is_empty());
     found
+}
+
+#[test]
+fn a_script_among_the_task_files_is_called_what_it_is() {
+    let sandbox = Sandbox::new().task("").script("- text: done\n");
+    let run = sandbox.call(&["tasks"]).exit(2);
+    let told = "error: this is a script for a scripted model, no task\n--> tasks/script.yaml";
+    assert!(run.stderr().contains(told), "{}", run.stderr());
+    assert!(
+        run.stderr().contains("1 error in 1 file"),
+        "{}",
+        run.stderr()
+    );
 }
 
 #[test]

@@ -30,7 +30,11 @@ pub(super) fn directory(
         return None;
     }
     let base = named.origin.directory(&cx.options.cwd);
-    match std::fs::canonicalize(base.join(named.value)) {
+    let path = match &cx.options.mirror {
+        Some(mirror) => lexical(&mirror.original(base).join(named.value)),
+        None => base.join(named.value),
+    };
+    match std::fs::canonicalize(path) {
         Ok(path) if path.parent().is_none() => {
             let message = format!("the path {shown} is the root of the file system");
             findings.error(&named.origin, message, None);
@@ -51,6 +55,19 @@ pub(super) fn directory(
             None
         }
     }
+}
+
+/// A path without `.` and `..`: a directory that it only passes through need not be there.
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 /// Why a file cannot be used, in the same words on every system.
