@@ -98,6 +98,32 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 /// Requests of `ioctl` that put characters into the input of a terminal: `TIOCSTI`, `TIOCLINUX`.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
+/// Bits of a mode by which a file runs with the rights of its owner or group: a file of root's that keeps them in the
+/// workspace makes everybody on the machine root, long after the call.
+const GIVEN_RIGHTS: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+/// Flags of `open` with which its mode counts.
+const MAKES_FILE: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE];
+/// Calls with a mode, and which argument it is.
+const WITH_MODE: &[(libc::c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls with flags and, behind them, a mode.
+const WITH_FLAGS: &[(libc::c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+/// Calls whose arguments are in memory, where a filter cannot look, or that a filter would have to know: they "do not exist",
+/// and the C library uses the older ones.
+const ABSENT: [libc::c_long; 3] = [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_fchmodat2];
 /// The value of `personality` that only asks.
 const ASK: u64 = 0xffff_ffff;
 /// The lowest number of an x32 call.
@@ -115,14 +141,11 @@ pub(super) fn restrict(sockets: Sockets) -> io::Result<()> {
     Ok(())
 }
 
-/// The filters. `clone3` has its arguments in memory, where a filter cannot look: it "does not exist", and the C library
-/// then uses `clone`.
+/// The filters: one for each errno.
 fn programs(sockets: Sockets) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let refused = filter(rules(sockets)?, libc::EPERM)?;
-    let absent = filter(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        libc::ENOSYS,
-    )?;
+    let absent = ABSENT.map(|number| (number, Vec::new()));
+    let absent = filter(BTreeMap::from(absent), libc::ENOSYS)?;
     Ok([pinned(refused), absent])
 }
 
@@ -164,6 +187,20 @@ fn rules(
             (0, SeccompCmpOp::Ne, ASK),
         ])?],
     );
+    for bit in GIVEN_RIGHTS.map(u64::from) {
+        let has_bit = SeccompCmpOp::MaskedEq(bit);
+        for (number, mode) in WITH_MODE {
+            let rule = when(&[(*mode, has_bit.clone(), bit)])?;
+            rules.entry(*number).or_default().push(rule);
+        }
+        for (number, flags) in WITH_FLAGS {
+            for flag in MAKES_FILE.map(|flag| u64::from(flag.unsigned_abs())) {
+                let makes_file = (*flags, SeccompCmpOp::MaskedEq(flag), flag);
+                let rule = when(&[makes_file, (flags + 1, has_bit.clone(), bit)])?;
+                rules.entry(*number).or_default().push(rule);
+            }
+        }
+    }
 
     let families: &[libc::c_int] = match sockets {
         Sockets::All => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -470,6 +471,39 @@ async fn system_calls_by_another_abi_end_the_process() {
                 finished.ending,
                 finished.stdout.text
             );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_file_is_left_that_runs_with_the_rights_of_its_owner() {
+    for (name, cell) in cells() {
+        for line in [
+            "chmod u+s a",
+            "chmod 2755 a",
+            "perl -e 'use Fcntl; sysopen(F, \"b\", O_CREAT | O_WRONLY, 04755) or exit 1'",
+            "perl -e 'use Fcntl; sysopen(F, \"c\", O_CREAT | O_WRONLY, 02755) or exit 1'",
+            "perl -e 'exit(syscall(437, -100, \"d\", pack(\"Q3\", 0101, 04755, 0), 24) < 0 ? 1 : 0)'",
+            "install -m 4755 /bin/true e",
+            "mknod -m 4755 f p",
+        ] {
+            let finished = cell.try_bash(&format!("touch a; {line}")).await.unwrap();
+            assert_ne!(finished.ending, Ending::Exited(0), "{name}: {line}");
+        }
+        for line in [
+            "chmod 755 a",
+            "chmod +x a",
+            "install -m 755 /bin/true g",
+            "touch h",
+        ] {
+            let finished = cell.try_bash(&format!("touch a; {line}")).await.unwrap();
+            assert_eq!(finished.ending, Ending::Exited(0), "{name}: {line}");
+        }
+        for entry in fs::read_dir(cell.at("ws")).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            let is_file = entry.file_type().unwrap().is_file();
+            assert!(!is_file || mode & 0o6000 == 0, "{name}: {:?}", entry.path());
         }
     }
 }
