@@ -126,6 +126,15 @@ impl Views {
                 let runs =
                     |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok");
                 heads.extend((head + 1..words.len()).filter(|at| runs(&words[at - 1])));
+            } else if matches!(name, "fd" | "fdfind") && !wrapped {
+                let runs = |word: &Word| {
+                    matches!(word.text.as_str(), "-x" | "-X" | "--exec" | "--exec-batch")
+                };
+                heads.extend((head + 1..words.len()).filter(|at| runs(&words[at - 1])));
+            } else if name == "git" && !wrapped {
+                for text in texts_of_git(arguments) {
+                    self.text(&text, &dirs, workspace, depth);
+                }
             } else if runs_arguments(name) && !wrapped {
                 wrapped = true;
                 heads.retain(|known| *known <= head);
@@ -243,6 +252,36 @@ fn text_of_option(word: &Word) -> Option<&str> {
     let text = text.strip_prefix("-S").unwrap_or(text);
     text.contains(|c: char| c.is_whitespace() || c == ';')
         .then_some(text)
+}
+
+/// What git gives to a shell: `rebase -x TEXT`, `submodule foreach TEXT`, `bisect run COMMAND`, an alias.
+fn texts_of_git(arguments: &[Word]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (at, word) in arguments.iter().enumerate() {
+        let text = word.text.as_str();
+        let behind = &arguments[at + 1..];
+        match text {
+            "-x" | "--exec" | "--extcmd" | "--tree-filter" | "--index-filter" | "--msg-filter"
+            | "--env-filter" | "--tag-name-filter" => {
+                texts.extend(behind.first().map(|word| word.text.clone()));
+            }
+            "foreach" | "run" => {
+                let words = behind.iter().map(|word| word.text.as_str());
+                let words: Vec<&str> = words.filter(|word| !word.starts_with("--")).collect();
+                if !words.is_empty() {
+                    texts.push(words.join(" "));
+                }
+            }
+            _ => {
+                let option = text
+                    .strip_prefix("--exec=")
+                    .or(text.strip_prefix("--extcmd="));
+                let alias = || text.split_once("=!").map(|(_, text)| text);
+                texts.extend(option.or_else(alias).map(str::to_owned));
+            }
+        }
+    }
+    texts
 }
 
 #[cfg(test)]

@@ -47,11 +47,15 @@ pub(super) fn read_operands(
             }
         }
         Extra::Web => {
-            if let Some(word) = open.clone().find(|word| !is_web(&word.text)) {
-                found.refuse(format!("`{}`, which may be no web address", word.text));
-            }
-            // The value of `--url` is none of the operands.
+            // The value of `--url=` is none of the operands.
             let values = line.words.iter().skip(line.named);
+            let attached = values
+                .clone()
+                .filter_map(|word| word.text.strip_prefix("--url="));
+            let mut addresses = open.clone().map(|word| word.text.as_str()).chain(attached);
+            if let Some(address) = addresses.find(|address| !is_web(address)) {
+                found.refuse(format!("`{address}`, which may be no web address"));
+            }
             let mut words =
                 values.map(|word| word.text.strip_prefix("--url=").unwrap_or(&word.text));
             if let Some(word) = words.find(|text| url::names_metadata(text)) {

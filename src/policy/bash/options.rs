@@ -220,6 +220,23 @@ enum Value {
     Number,
 }
 
+/// Whether the word may be an option whose value is the next word, whatever that is: `git grep -e -- -O` looks for `--`.
+fn may_take_next(guard: &Guard, word: &str) -> bool {
+    if word.starts_with("--") || guard.style != Style::Long {
+        return word.starts_with('-') && word != "--" && !word.contains('=');
+    }
+    let Some(letters) = word.strip_prefix('-') else {
+        return false;
+    };
+    let mut letters = letters
+        .chars()
+        .skip_while(|letter| letter.is_ascii_digit() || guard.flags.contains(*letter));
+    match letters.next() {
+        Some(letter) if guard.valued.contains(letter) => letters.next().is_none(),
+        first => first.is_some(),
+    }
+}
+
 /// Whether two long options are one. Some parsers take `--root-dir` for `--rootDir` and `--env_file` for `--env-file`, so
 /// case, dashes and underscores make no difference.
 fn same_option(one: &str, other: &str) -> bool {
@@ -241,6 +258,8 @@ fn letters(option: &str) -> impl Iterator<Item = u8> + '_ {
 fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<usize> {
     let mut operands = Vec::new();
     let mut ended = guard.ends && line.rule_words().any(|word| word == "--");
+    // Behind a `--` that may be the value of the option before it, a word is an option and an operand alike.
+    let mut in_doubt = false;
     let mut value_of_option = Value::None;
     for (index, word) in line.words.iter().enumerate().skip(1) {
         let text = word.text.as_str();
@@ -257,8 +276,14 @@ fn read_options(guard: &Guard, line: Line<'_>, found: &mut Inspection) -> Vec<us
         }
         value_of_option = Value::None;
         if text == "--" {
-            ended = guard.ends;
+            let before = line.words[index - 1].text.as_str();
+            let is_value = !guard.firm && may_take_next(guard, before);
+            ended = guard.ends && !is_value;
+            in_doubt |= guard.ends && is_value;
             continue;
+        }
+        if in_doubt {
+            operands.push(index);
         }
         let next = line.words.get(index + 1);
         if guard.style == Style::Words {
@@ -340,7 +365,11 @@ fn is_known_value(guard: &Guard, option: &str, value: &Word) -> bool {
     };
     let mut exceptions = guard.known.iter().filter_map(|known| known.split_once('='));
     exceptions.any(|(known, allowed)| {
-        allowed == value
+        let is_allowed = match allowed.strip_suffix('*') {
+            Some(prefix) => value.starts_with(prefix),
+            None => allowed == value,
+        };
+        is_allowed
             && if option.starts_with("--") {
                 known.starts_with("--") && same_option(known, option)
             } else {
@@ -611,10 +640,39 @@ mod tests {
 
     #[test]
     fn nothing_behind_two_dashes_is_an_option() {
-        assert_eq!(
-            inspect_line("git diff -- --output=x", 2),
-            Inspection::default()
-        );
-        assert_eq!(inspect_line("sort -- -o", 1), Inspection::default());
+        for line in [
+            "git diff -- --output=x",
+            "git grep -n -ex -- -O",
+            "git log --format=x -- --output=x",
+            "sort -- -o",
+            "sort -rk2 -- -o",
+            "npm run build --silent -- --prefix x",
+            "pytest -k x -- -p",
+        ] {
+            assert_eq!(inspect_line(line, 2), Inspection::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn two_dashes_that_may_be_the_value_of_an_option_end_nothing() {
+        for line in [
+            "git grep -e -- -Oid",
+            "git grep -ne -- --open-files-in-pager=id",
+            "git log --since -- --output=x",
+            "sort -T -- -o x f",
+            "sort -rT -- -o x f",
+            "rg -e -- --pre=id",
+            "make -o -- -f x",
+            "make -W -- SHELL=id",
+            "curl -A -- -o x u",
+            "tar -f -- --to-command=id -x",
+            "uniq -f -- a b",
+        ] {
+            let found = inspect_line(line, 1);
+            assert!(
+                found.refused.is_some() || !found.writes.is_empty(),
+                "{line}"
+            );
+        }
     }
 }

@@ -267,10 +267,11 @@ fn harmful_awk(program: &str) -> Option<&'static str> {
     if program.replace("||", "").contains('|') {
         return Some("a pipe");
     }
-    program
-        .replace(">=", "")
-        .contains('>')
-        .then_some("`>` (write `<` or `>=` for a comparison)")
+    // Only what is printed goes into a file, and the word for it stands before the `>`.
+    let program = program.replace(">=", "");
+    let (before, _) = program.rsplit_once('>')?;
+    (before.contains("print") || program.contains("\\\n"))
+        .then_some("`>` behind a `print` (write `<` or `>=` for a comparison)")
 }
 
 /// Searches a filter of jq.

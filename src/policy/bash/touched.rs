@@ -11,7 +11,7 @@ use super::words::Word;
 use super::wrappers::basename;
 
 /// Commands that change the files that their arguments name.
-const WRITING: [&str; 60] = [
+const WRITING: [&str; 77] = [
     "cp",
     "mv",
     "ln",
@@ -72,6 +72,23 @@ const WRITING: [&str; 60] = [
     "ssh-keygen",
     "curl",
     "objcopy",
+    "strip",
+    "prettier",
+    "black",
+    "isort",
+    "autopep8",
+    "yapf",
+    "rustfmt",
+    "gofmt",
+    "goimports",
+    "clang-format",
+    "shfmt",
+    "stylua",
+    "biome",
+    "dprint",
+    "taplo",
+    "markdownlint",
+    "codespell",
 ];
 
 /// Archivers with an option `--exclude` that takes a pattern.

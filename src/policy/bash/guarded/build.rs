@@ -73,6 +73,7 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         known: &["--dry-run", "--color", "--no", "--ca", "--location=project"],
         valued: "wF",
+        firm: true,
         ..NONE
     },
     Guard {
@@ -148,7 +149,7 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["cargo"],
-        refused: &["--config", "-Z", "-C"],
+        refused: &["--config", "-Z", "-C", "--open"],
         inside: &[
             "--manifest-path",
             "--target-dir",
@@ -279,6 +280,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--ds",
             "--dc",
             "--pythonwarnings",
+            "--cov-report",
         ],
         writes: &[
             "--html",
@@ -301,9 +303,17 @@ pub(super) const TABLE: &[Guard] = &[
             "--pdb",
             "--cov",
             "--html-report",
+            "-p=no:*",
+            "--cov-report=",
+            "--cov-report=term*",
+            "--cov-report=xml",
+            "--cov-report=html",
+            "--cov-report=json",
+            "--cov-report=lcov",
         ],
         valued: "kmnrW",
         extra: Extra::NoOperandFrom("@"),
+        firm: true,
         ..NONE
     },
     Guard {
@@ -484,6 +494,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--wheel-dir",
         ],
         inside: &["--cache-dir", "-d", "-w"],
+        known: &["--pre"],
         valued: "rce",
         ..NONE
     },
@@ -512,6 +523,7 @@ pub(super) const TABLE: &[Guard] = &[
         known: &[
             "--parser-options",
             "--fix",
+            "--cache",
             "-f=stylish",
             "-f=json",
             "-f=html",
@@ -535,7 +547,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--find-config-path",
         ],
         writes: &["--cache-location"],
-        known: &["--config-precedence"],
+        known: &["--config-precedence", "--cache"],
         ..NONE
     },
     Guard {
@@ -698,12 +710,14 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         valued: "mpc",
         extra: Extra::NoOperandFrom("@"),
+        firm: true,
         ..NONE
     },
     Guard {
         heads: &["ruff"],
         refused: &["--config"],
         writes: &["-o", "--output-file", "--cache-dir"],
+        firm: true,
         ..NONE
     },
     Guard {
@@ -740,7 +754,9 @@ pub(super) const TABLE: &[Guard] = &[
             "--publish-url",
         ],
         inside: &["--cache-dir"],
+        known: &["--pre", "--with"],
         valued: "cr",
+        firm: true,
         ..NONE
     },
     Guard {

@@ -89,6 +89,9 @@ pub(super) struct Guard {
     pub(super) numeric: &'static str,
     /// Whether `--` ends the options.
     pub(super) ends: bool,
+    /// Whether no option takes `--` as its value: so npm, and Python's and Rust's usual parsers. `getopt`, git, curl, Go and
+    /// many others take whatever the next word is.
+    pub(super) firm: bool,
     pub(super) extra: Extra,
 }
 
@@ -104,6 +107,7 @@ const NONE: Guard = Guard {
     valued: "",
     numeric: "",
     ends: true,
+    firm: false,
     extra: Extra::Nothing,
 };
 

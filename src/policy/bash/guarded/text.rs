@@ -137,9 +137,29 @@ pub(super) const TABLE: &[Guard] = &[
         ],
         writes: &["--index-file"],
         inside: &["-C", "--directory", "--one-top-level"],
-        known: &["--checkpoint"],
+        known: &["--checkpoint", "--file", "--list"],
         flags: "cxtruAdvzjJZapkmSUwWhlnisO",
         extra: Extra::BareBundle,
+        ..NONE
+    },
+    Guard {
+        heads: &[
+            "nm",
+            "gcc-nm",
+            "objdump",
+            "readelf",
+            "strings",
+            "size",
+            "strip",
+            "objcopy",
+            "addr2line",
+            "ar",
+            "gcc-ar",
+            "ranlib",
+        ],
+        // A library that is loaded; a file of options may name it too.
+        refused: &["--plugin"],
+        extra: Extra::NoOperandFrom("@"),
         ..NONE
     },
     Guard {
@@ -226,6 +246,8 @@ pub(super) const TABLE: &[Guard] = &[
             "--run-tests",
         ],
         known: &["--arg", "--args", "--argjson"],
+        // `--arg` takes two words, whatever they are.
+        ends: false,
         extra: Extra::Jq,
         ..NONE
     },
