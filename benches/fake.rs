@@ -13,11 +13,13 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 /// What one run of the program took.
 pub(crate) struct Measured {
     /// From its start to its end.
+    #[allow(dead_code, reason = "not every bench looks at it")]
     pub(crate) wall: Duration,
     /// Processor time, with that of its children, in steps of 10 ms.
-    #[allow(dead_code, reason = "too coarse for the bench of short runs")]
+    #[allow(dead_code, reason = "not every bench looks at it")]
     pub(crate) cpu: Duration,
     /// The largest resident size, in MB.
+    #[allow(dead_code, reason = "not every bench looks at it")]
     pub(crate) peak: f64,
 }
 

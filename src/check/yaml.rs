@@ -1,5 +1,6 @@
 //! YAML of an agent as a value. It may be written to hurt: aliases that repeat each other unfold to more than any memory
-//! holds, so what comes out is counted while it is made.
+//! holds, so what comes out is counted while it is made; and the parser goes through all open brackets for every token, and
+//! through all anchors for every anchor and alias, so how long that can take is estimated before it begins.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,12 +13,20 @@ const MOST_VALUES: usize = 200_000;
 /// The most bytes of text that it may unfold to.
 const MOST_TEXT: usize = 32 * 1024 * 1024;
 
+/// The most steps that parsing may take, as [`effort`] counts them: about a second.
+const MOST_STEPS: u64 = 1 << 31;
+
 /// Parses one document.
 ///
 /// # Errors
 /// It is not YAML, holds more than one document or more than can be looked at, or has what JSON has not: keys that are no
 /// text, tags, numbers that are none. One line.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
+    if effort(text) > MOST_STEPS {
+        let message =
+            "it has too many anchors or open brackets for its size to be read in bounded time";
+        return Err(message.to_owned());
+    }
     let room = Room {
         values: Cell::new(MOST_VALUES),
         text: Cell::new(MOST_TEXT),
@@ -25,6 +34,22 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     Seed(&room)
         .deserialize(serde_yaml::Deserializer::from_str(text))
         .map_err(|error| super::clipped(&error.to_string().replace('\n', " "), 300))
+}
+
+/// The most steps that the parser could take, whatever the text means: brackets and anchors in quoted text are counted too.
+fn effort(text: &str) -> u64 {
+    let (mut open, mut deepest, mut anchors, mut before) = (0_u64, 0, 0_u64, b'\n');
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            b'&' if before.is_ascii_whitespace() || b"[{,:-?".contains(&before) => anchors += 1,
+            _ => {}
+        }
+        deepest = deepest.max(open);
+        before = byte;
+    }
+    (text.len() as u64).saturating_mul(1 + deepest + anchors)
 }
 
 struct Room {
@@ -139,6 +164,30 @@ mod tests {
         let text = "x".repeat(1024 * 1024);
         let repeated = format!("a: &a {text}\nb: [{}]\n", vec!["*a"; 100].join(", "));
         assert!(parse(&repeated).unwrap_err().contains("unfolds"));
+    }
+
+    #[test]
+    fn what_would_take_the_parser_too_long_is_refused_before_it_begins() {
+        let anchors: String = (0..500_000)
+            .map(|number| format!("- &a{number} x\n"))
+            .collect();
+        for hostile in [
+            anchors,
+            "[".repeat(2_000_000),
+            "{".repeat(200_000) + &"a, ".repeat(1_000_000),
+            "- ".to_owned() + &"[".repeat(1_000) + &"a,".repeat(2_000_000),
+        ] {
+            assert!(parse(&hostile).unwrap_err().contains("bounded time"));
+        }
+        // Much of everything, and harmless.
+        let text = "url: http://a/?b=c&d=e&f=g\n".replace("url", "k");
+        let long: String = (0..2_000)
+            .map(|number| format!("k{number}: \"[0m [a, {{b}}]\"\n"))
+            .collect();
+        let shared = format!("x: &x 1\n{long}y: *x\n");
+        for fine in [text, shared] {
+            assert!(parse(&fine).is_ok(), "{:.80}", fine);
+        }
     }
 
     #[test]

@@ -107,7 +107,6 @@ fn outlive_file_size_limit() {
 
 fn run_command(cli: Cli) -> Exit {
     close_to_other_processes();
-    outlive_file_size_limit();
     let settings = match Settings::read() {
         Ok(settings) => settings,
         Err(error) => {
@@ -117,6 +116,7 @@ fn run_command(cli: Cli) -> Exit {
             );
         }
     };
+    outlive_file_size_limit();
     init_tracing(&settings);
     redactor(&settings);
     match cli.command {

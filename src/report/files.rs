@@ -88,32 +88,21 @@ pub fn write_with(
 /// # Errors
 /// The first report that could not be made or written; the others are tried all the same.
 pub fn write_all(directory: &Path, summary: &Summary, forms: Forms) -> Result<(), WriteError> {
-    let mut reports = vec![
-        (
-            JUNIT,
-            junit::render(summary, forms.junit).map(String::into_bytes),
-        ),
-        (
-            JSON,
-            json::render(summary)
-                .map(String::into_bytes)
-                .map_err(io::Error::from),
-        ),
-        (MARKDOWN, Ok(page::step_summary(summary).into_bytes())),
-        (COMMENT, Ok(page::comment(summary).into_bytes())),
-    ];
-    if forms.gitlab {
-        let report = gitlab::code_quality(summary).map(String::into_bytes);
-        reports.push((CODE_QUALITY, report.map_err(io::Error::from)));
-    }
-    let mut first = Ok(());
-    for (name, content) in reports {
+    // One is made, written and dropped before the next: those of many tasks are megabytes.
+    let put = |name: &str, content: io::Result<String>| {
         let path = directory.join(name);
-        let result = match content {
-            Ok(content) => write(&path, &content),
+        match content {
+            Ok(content) => write(&path, content.as_bytes()),
             Err(source) => Err(WriteError { path, source }),
-        };
-        first = first.and(result);
+        }
+    };
+    let mut first = put(JUNIT, junit::render(summary, forms.junit));
+    first = first.and(put(JSON, json::render(summary).map_err(io::Error::from)));
+    first = first.and(put(MARKDOWN, Ok(page::step_summary(summary))));
+    first = first.and(put(COMMENT, Ok(page::comment(summary))));
+    if forms.gitlab {
+        let report = gitlab::code_quality(summary).map_err(io::Error::from);
+        first = first.and(put(CODE_QUALITY, report));
     }
     let page = write_with(&directory.join(HTML), |out| {
         html::write(out, summary, directory)
