@@ -16,6 +16,7 @@
 //! That it works is not believed but tried: [`probe`] runs inside and attempts what has to fail.
 
 mod bubblewrap;
+mod closed;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod limits;
@@ -263,7 +264,7 @@ impl Confinement {
                 landlock::restrict(&self.plan, &self.layers)?;
             }
             if self.layers.seccomp {
-                seccomp::restrict(self.sockets())?;
+                seccomp::restrict(self.sockets(), self.layers.bubblewrap.is_some())?;
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Network;
+use super::closed::closed;
 use super::links::Link;
 use super::repository::work_tree;
 use super::survey::Survey;
@@ -27,7 +28,7 @@ pub(super) const SYSTEM: [&str; 12] = [
     "/gnu",
     "/var/lib/dpkg",
 ];
-/// Parts of the system that hold credentials.
+/// Parts of the system that hold credentials, whatever their modes say.
 const SYSTEM_SECRETS: [&str; 11] = [
     "/etc/shadow",
     "/etc/shadow-",
@@ -183,6 +184,7 @@ impl Plan {
             hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
             ..Self::default()
         };
+        plan.hidden.extend_from_slice(closed());
         // A part of the system that is a link leads somewhere.
         for part in SYSTEM
             .iter()
@@ -762,6 +764,19 @@ mod tests {
             2,
             "what does not exist, or is written anyway, is left out"
         );
+    }
+
+    #[test]
+    fn what_is_closed_in_the_system_is_hidden() {
+        let plan = Plan::new(
+            Path::new("/ws"),
+            Path::new("/h"),
+            Path::new("/t"),
+            &BTreeMap::new(),
+        );
+        let mut hidden = SYSTEM_SECRETS.map(PathBuf::from).to_vec();
+        hidden.extend_from_slice(closed());
+        assert_eq!(plan.hidden, hidden);
     }
 
     #[test]

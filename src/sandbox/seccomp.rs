@@ -124,26 +124,50 @@ const WITH_FLAGS: &[(libc::c_long, u8)] = &[
 /// Calls whose arguments are in memory, where a filter cannot look, or that a filter would have to know: they "do not exist",
 /// and the C library uses the older ones.
 const ABSENT: [libc::c_long; 3] = [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_fchmodat2];
+/// Memory, semaphores and queues that the processes of a machine share by a number or a name, and that stay when all of
+/// them have ended: refused where there is no namespace for them.
+const SHARED: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semctl,
+    libc::SYS_semtimedop,
+    libc::SYS_semop,
+    libc::SYS_msgget,
+    libc::SYS_msgctl,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
 /// The value of `personality` that only asks.
 const ASK: u64 = 0xffff_ffff;
 /// The lowest number of an x32 call.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Restricts the calling thread and what it starts.
+/// Restricts the calling thread and what it starts, which has `namespaces` of its own or not.
 ///
 /// # Errors
 /// The kernel does not take the filters.
-pub(super) fn restrict(sockets: Sockets) -> io::Result<()> {
-    for program in programs(sockets).map_err(io::Error::other)? {
+pub(super) fn restrict(sockets: Sockets, namespaces: bool) -> io::Result<()> {
+    for program in programs(sockets, namespaces).map_err(io::Error::other)? {
         apply_filter(&program).map_err(io::Error::other)?;
     }
     Ok(())
 }
 
 /// The filters: one for each errno.
-fn programs(sockets: Sockets) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
-    let refused = filter(rules(sockets)?, libc::EPERM)?;
+fn programs(
+    sockets: Sockets,
+    namespaces: bool,
+) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+    let mut refused = rules(sockets)?;
+    if !namespaces {
+        refused.extend(SHARED.iter().map(|number| (*number, Vec::new())));
+    }
+    let refused = filter(refused, libc::EPERM)?;
     let absent = ABSENT.map(|number| (number, Vec::new()));
     let absent = filter(BTreeMap::from(absent), libc::ENOSYS)?;
     Ok([pinned(refused), absent])
@@ -260,12 +284,14 @@ mod tests {
     #[test]
     fn every_profile_is_a_program_that_the_kernel_could_take() {
         for sockets in [Sockets::All, Sockets::Internet, Sockets::Pairs] {
-            for program in programs(sockets).unwrap() {
-                assert!(
-                    (2..4096).contains(&program.len()),
-                    "{sockets:?}: {}",
-                    program.len()
-                );
+            for namespaces in [true, false] {
+                for program in programs(sockets, namespaces).unwrap() {
+                    assert!(
+                        (2..4096).contains(&program.len()),
+                        "{sockets:?}: {}",
+                        program.len()
+                    );
+                }
             }
         }
     }

@@ -475,6 +475,28 @@ async fn system_calls_by_another_abi_end_the_process() {
     }
 }
 
+/// Where there is no namespace for it, what is shared by a number would stay on the machine when the call has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_shared_memory_is_left_on_the_machine() {
+    let key = std::process::id();
+    for (name, cell) in cells() {
+        let made = format!(
+            "perl -e '$a = shmget(0x{key:x}, 4096, 01600); $b = msgget(0x{key:x}, 01600); print defined $a ? 1 : 0, defined $b ? 1 : 0'"
+        );
+        let expected = if cell.layers.bubblewrap.is_some() {
+            "11"
+        } else {
+            "00"
+        };
+        assert_eq!(cell.bash(&made).await, expected, "{name}");
+        let left = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+        let left = left
+            .lines()
+            .any(|line| line.split_whitespace().next() == Some(&key.to_string()));
+        assert!(!left, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_file_is_left_that_runs_with_the_rights_of_its_owner() {
     for (name, cell) in cells() {
