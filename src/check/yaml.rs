@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn what_would_take_the_parser_too_long_is_refused_before_it_begins() {
-        let anchors: String = (0..500_000)
-            .map(|number| format!("- &a{number} x\n"))
-            .collect();
+        let lines =
+            |count, line: fn(u32) -> String| (0..count).map(line).collect::<Vec<_>>().concat();
+        let anchors = lines(500_000, |number| format!("- &a{number} x\n"));
         for hostile in [
             anchors,
             "[".repeat(2_000_000),
@@ -181,12 +181,10 @@ mod tests {
         }
         // Much of everything, and harmless.
         let text = "url: http://a/?b=c&d=e&f=g\n".replace("url", "k");
-        let long: String = (0..2_000)
-            .map(|number| format!("k{number}: \"[0m [a, {{b}}]\"\n"))
-            .collect();
+        let long = lines(2_000, |number| format!("k{number}: \"[0m [a, {{b}}]\"\n"));
         let shared = format!("x: &x 1\n{long}y: *x\n");
         for fine in [text, shared] {
-            assert!(parse(&fine).is_ok(), "{:.80}", fine);
+            assert!(parse(&fine).is_ok(), "{fine:.80}");
         }
     }
 

@@ -3,12 +3,17 @@
 use std::path::Path;
 
 use crate::cli::args::BaselineArgs;
-use crate::cli::fail;
 use crate::cli::settings::Settings;
+use crate::cli::{fail, say};
 use crate::outcome::Exit;
 use crate::report::baseline::{self, Snapshot};
 use crate::report::summary::Gate;
 use crate::report::{files, run_dir};
+use crate::task::Task;
+use crate::text;
+
+/// How many tasks are named in one sentence.
+const NAMED: usize = 10;
 
 /// The baseline that was named, if one was; or the exit code after it was said what is wrong with it.
 pub(super) fn named(args: &BaselineArgs, settings: &Settings) -> Result<Option<Snapshot>, Exit> {
@@ -50,6 +55,42 @@ pub(super) fn demand(args: &BaselineArgs) -> Result<(), Exit> {
     }
     let message = "`--gate` needs something to compare with; name it with `--baseline`";
     Err(fail(Exit::Usage, message))
+}
+
+/// Says which tasks the baseline does not know: a gate lets those fail.
+///
+/// # Errors
+/// There is a gate, and the baseline knows none of them; it is most likely that of another project.
+pub(super) fn cover(snapshot: &Snapshot, tasks: &[Task]) -> Result<(), Exit> {
+    let gates: Vec<String> = snapshot.gate.iter().map(Gate::to_string).collect();
+    let new: Vec<&str> = tasks
+        .iter()
+        .map(|task| task.name.as_str())
+        .filter(|name| !snapshot.tasks.contains_key(*name))
+        .collect();
+    if new.is_empty() || gates.is_empty() {
+        return Ok(());
+    }
+    let (source, gates) = (&snapshot.source, gates.join(","));
+    if new.len() == tasks.len() {
+        let known: Vec<&str> = snapshot.tasks.keys().map(String::as_str).collect();
+        let known = if known.is_empty() {
+            "it has none at all".to_owned()
+        } else {
+            format!("it has {}", text::some(&known, NAMED))
+        };
+        let message = format!(
+            "the baseline `{source}` has none of the tasks ({known}), so `--gate {gates}` would let everything pass; name the \
+             right one, or leave `--gate` away"
+        );
+        return Err(fail(Exit::Usage, &message));
+    }
+    let count = text::plural(new.len() as u64, "task");
+    say(&format!(
+        "warning: {count} not in the baseline `{source}`, which `--gate {gates}` lets fail: {}",
+        text::some(&new, NAMED)
+    ));
+    Ok(())
 }
 
 /// Keeps the baseline with the run, so that reports that are made again say the same.

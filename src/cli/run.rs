@@ -21,12 +21,12 @@ use crate::event::{Event, Kind, SharedSink, Sink};
 use crate::model::gate::Gate;
 use crate::outcome::{Exit, Stop};
 use crate::proc::Launcher;
-use crate::report::baseline::compare;
+use crate::report::baseline::{Snapshot, compare};
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files};
 use crate::sandbox::{self, Superuser};
-use crate::task::{BatchLimits, Task};
+use crate::task::{BatchLimits, Loaded, Task};
 use crate::text;
 
 /// How long what is under way may take to finish after a signal, when nobody says otherwise: CI systems kill ten seconds
@@ -38,32 +38,14 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     // Before the run directory is emptied: it may be the baseline itself.
-    let before = match &args.plan.resume {
-        Some(dir) => baseline::of_report(&args.baseline, &settings.base.join(dir), settings),
-        None => baseline::demand(&args.baseline)
-            .and_then(|()| baseline::named(&args.baseline, settings)),
-    };
-    let before = match before {
-        Ok(before) => before,
+    let Opened {
+        before,
+        configuration,
+        loaded,
+    } = match open(args, settings) {
+        Ok(opened) => opened,
         Err(exit) => return exit,
     };
-    let configuration = match Configuration::open(&args.tasks, settings) {
-        Ok(configuration) => configuration,
-        Err(message) => return fail(Exit::Usage, &message),
-    };
-    let loaded = match load::load(&configuration, &args.tasks, settings) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
-    };
-    if let Some(why) = trigger::refusal(settings, args.allow_untrusted_trigger, &loaded.tasks) {
-        return fail(Exit::Usage, &why);
-    }
-    if let Some(warning) = superuser(&loaded.tasks, settings) {
-        say(&warning);
-    }
-    if let Err(message) = workspaces::verify(loaded.tasks.iter(), settings) {
-        return fail(Exit::Usage, &message);
-    }
     let limits = narrowed(loaded.batch, args);
     let gate = Arc::new(Gate::new(args.jobs.into()));
     let clock = Clock::system();
@@ -136,6 +118,41 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         settings.github(args.github),
         settings,
     )
+}
+
+/// What a run is made from.
+struct Opened {
+    before: Option<Snapshot>,
+    configuration: Configuration,
+    loaded: Loaded,
+}
+
+/// Reads everything that the arguments name, and refuses what cannot become a run.
+fn open(args: &RunArgs, settings: &Settings) -> Result<Opened, Exit> {
+    let before = match &args.plan.resume {
+        Some(dir) => baseline::of_report(&args.baseline, &settings.base.join(dir), settings)?,
+        None => baseline::demand(&args.baseline)
+            .and_then(|()| baseline::named(&args.baseline, settings))?,
+    };
+    let configuration = Configuration::open(&args.tasks, settings)
+        .map_err(|message| fail(Exit::Usage, &message))?;
+    let loaded = load::load(&configuration, &args.tasks, settings)?;
+    if let Some(before) = &before {
+        baseline::cover(before, &loaded.tasks)?;
+    }
+    if let Some(why) = trigger::refusal(settings, args.allow_untrusted_trigger, &loaded.tasks) {
+        return Err(fail(Exit::Usage, &why));
+    }
+    if let Some(warning) = superuser(&loaded.tasks, settings) {
+        say(&warning);
+    }
+    workspaces::verify(loaded.tasks.iter(), settings)
+        .map_err(|message| fail(Exit::Usage, &message))?;
+    Ok(Opened {
+        before,
+        configuration,
+        loaded,
+    })
 }
 
 /// Says so where tasks without a sandbox could do everything on this machine. In a sandbox no program gains rights, `sudo`

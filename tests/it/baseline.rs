@@ -194,6 +194,27 @@ fn a_baseline_that_is_none_is_refused_before_the_first_model_call() {
 }
 
 #[test]
+fn a_gate_tells_which_tasks_it_lets_fail_and_wants_something_to_compare() {
+    let sandbox = with_baseline();
+    let gate = ["--baseline", "before", "--gate", "broken"];
+    let call = |tasks: &[&str], gate: &[&str]| sandbox.call(&[tasks, gate].concat());
+    let told =
+        "warning: 1 task not in the baseline `before`, which `--gate broken` lets fail: `new`";
+    let run = call(&["tasks"], &gate).exit(1);
+    assert!(run.stderr().contains(told), "{}", run.stderr());
+    let run = call(&["tasks"], &gate[..2]).exit(1);
+    assert!(
+        !run.stderr().contains("not in the baseline"),
+        "{}",
+        run.stderr()
+    );
+    let run = call(&["tasks/new.yaml"], &gate).exit(2);
+    let told = "the baseline `before` has none of the tasks";
+    assert!(run.stderr().contains(told), "{}", run.stderr());
+    call(&["tasks/new.yaml"], &gate[..2]).exit(1);
+}
+
+#[test]
 fn the_run_directory_itself_may_be_the_baseline() {
     let sandbox = tasks(Sandbox::new(), &[("task", DONE)]);
     sandbox.call(&["tasks"]).exit(0);

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::endings::{is_left, until};
+use crate::isolation::worktree::{commit, repository, state};
 use crate::sandbox::{Run, Sandbox};
 
 /// The task files, and not the script beside them.
@@ -452,19 +453,32 @@ fn lines(run: &Path) -> usize {
 
 #[test]
 fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
-    for seed in 0..20_u32 {
-        // A sleep that is known by its length, and long enough to be caught in.
+    let ways = [
+        ("copy", "off"),
+        ("worktree", "auto"),
+        ("copy", "auto"),
+        ("worktree", "off"),
+    ];
+    for (seed, (isolation, mode)) in (0..20_u32).zip(ways.into_iter().cycle()) {
+        // A sleep that is known by its length, and long enough to be caught in; and one that would stay for ever.
         let asleep = format!("sleep 0.05{seed:02}731");
-        let mut sandbox = Sandbox::new()
-            .file("repo/a.txt", "alpha\n")
-            .script(&format!(
-                "- tool_calls: [{{ name: Bash, input: {{ command: {asleep} }} }}]\n\
-                 - tool_calls: [{{ name: Read, input: {{ file_path: a.txt }} }}]\n- text: done\n"
-            ));
+        let stays = format!("sleep 8{seed:02}731");
+        let mut sandbox = repository()
+            .program("repo/work.sh", &format!("#!/bin/sh\n{stays} &\n{asleep}\n"))
+            .script(
+                "- tool_calls: [{ name: Bash, input: { command: ./work.sh } }]\n\
+                 - tool_calls: [{ name: Read, input: { file_path: a.txt } }]\n- text: done\n",
+            );
+        commit(&sandbox.path().join("repo"));
         for number in 0..4 {
-            let yaml = "tools: [Read, Bash]\nworkspace: { path: ../repo, isolation: copy }\nsandbox: off\npermissions: { allow: [\"Bash(sleep:*)\"] }\n";
-            sandbox = sandbox.named_task(&format!("t{number}"), yaml);
+            let yaml = format!(
+                "tools: [Read, Bash]\nworkspace: {{ path: ../repo, isolation: {isolation} }}\nsandbox: {mode}\n\
+                 permissions: {{ allow: [\"Bash(./work.sh)\"] }}\n"
+            );
+            sandbox = sandbox.named_task(&format!("t{number}"), &yaml);
         }
+        let repo = sandbox.path().join("repo");
+        let before = state(&repo);
         let run = sandbox.path().join("run");
         // Four tasks have about 60 lines; a multiplicative hash spreads the moments over them, the same in every run.
         let moment = (seed.wrapping_mul(2_654_435_761) >> 16) as usize % 56;
@@ -506,7 +520,8 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             "seed {seed}: {junit}"
         );
         sandbox.call(&["report", "run"]).exit(0);
-        until(|| !is_left(&asleep));
+        until(|| !is_left(&asleep) && !is_left(&stays));
+        assert_eq!(state(&repo), before, "seed {seed}");
         let left: Vec<_> = fs::read_dir(sandbox.path().join("tmp"))
             .unwrap()
             .flatten()

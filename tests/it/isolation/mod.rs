@@ -1,4 +1,4 @@
 //! Workspaces: patches that apply, tasks side by side, and nothing left behind.
 
 mod patch;
-mod worktree;
+pub(crate) mod worktree;

@@ -12,7 +12,7 @@ const TASK: &str =
     "permissions: { mode: acceptEdits }\nworkspace: { path: ../repo, isolation: worktree }\n";
 
 /// A sandbox whose `repo/` is a repository with one commit: `a.txt` with five lines, and `sub/b.txt`.
-fn repository() -> Sandbox {
+pub(crate) fn repository() -> Sandbox {
     let sandbox = Sandbox::new()
         .file("repo/a.txt", "1\n2\n3\n4\n5\n")
         .file("repo/sub/b.txt", "b\n");
@@ -22,13 +22,13 @@ fn repository() -> Sandbox {
     sandbox
 }
 
-fn commit(repo: &Path) {
+pub(crate) fn commit(repo: &Path) {
     git(repo, &["add", "-A"]);
     git(repo, &["commit", "-qm", "c"]);
 }
 
 /// All that must be the same afterwards.
-fn state(repo: &Path) -> String {
+pub(crate) fn state(repo: &Path) -> String {
     [
         git(repo, &["worktree", "list", "--porcelain"]),
         git(repo, &["status", "--porcelain", "--ignored"]),
