@@ -86,7 +86,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     if args.jobs > 1 && batch.serialised() > 0 {
         let tasks = text::plural(batch.serialised() as u64, "task");
         say(&format!(
-            "note: {tasks} of {} work in a directory of another one and wait for it; `isolation: copy` would not",
+            "note: {tasks} of {} share a directory with another one and wait for it: use `isolation: copy`, and additional directories of their own",
             batch.jobs.len()
         ));
     }

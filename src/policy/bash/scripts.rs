@@ -32,7 +32,7 @@ pub(super) fn sed(line: Line<'_>, found: &mut Inspection) {
                 ("in-place", "") => in_place = true,
                 (
                     "quiet" | "silent" | "regexp-extended" | "separate" | "null-data"
-                    | "unbuffered" | "posix" | "sandbox" | "debug",
+                    | "unbuffered" | "posix" | "sandbox" | "debug" | "version" | "help",
                     _,
                 ) => {}
                 _ if at < line.named => {}

@@ -1553,4 +1553,12 @@ pub(super) const TABLE: &[Guard] = &[
         extra: Extra::NoOperandWith("@"),
         ..NONE
     },
+    Guard {
+        heads: &["protoc"],
+        refused: &["--plugin"],
+        writes: &["-o", "--descriptor_set_out", "--dependency_out"],
+        valued: "I",
+        extra: Extra::NoOperandFrom("@"),
+        ..NONE
+    },
 ];

@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Guard] = &[
             "--header-cmd",
         ],
         writes: &["--output", "--output-directory"],
-        known: &["--text", "--remotes"],
+        known: &["--text", "--remotes", "--cc", "--to"],
         extra: Extra::NoOperandWith("ext::"),
         ..NONE
     },

@@ -91,6 +91,9 @@ pub(super) const TABLE: &[Guard] = &[
         known: &[
             "--url",
             "--proto",
+            "--head",
+            "--crlf",
+            "--ssl",
             "-o=/dev/null",
             "--output=/dev/null",
             "-w=%{http_code}",
