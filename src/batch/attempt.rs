@@ -195,6 +195,9 @@ impl<'a> Attempt<'a> {
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
         let borrowed = prepared.as_ref().map_or(&[][..], Workspace::borrowed);
+        if self.task.sandbox != sandbox::Mode::Off {
+            proc::trust_repository(&mut environment, root);
+        }
         let mut held = self.hold(root, borrowed, &environment, emitter).await;
         environment.extend(held.variables());
         let hooks = self.hooks(root, &environment, &held.launcher, interrupt.token());

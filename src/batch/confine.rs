@@ -156,6 +156,10 @@ impl Attempt<'_> {
                 held.warning = Some(lack);
             }
         }
+        if let Some(foreign) = foreign(root) {
+            let before = held.warning.take().map(|before| format!("{before}; "));
+            held.warning = Some(format!("{}{foreign}", before.unwrap_or_default()));
+        }
         let mut plan = block_in_place(|| self.plan(root, borrowed, environment));
         if network == Network::Hosts {
             self.open_hosts(&enforced, &mut held, &mut plan, emitter);
@@ -283,6 +287,22 @@ impl Attempt<'_> {
 /// A directory behind whatever links lead to it; `None` where none is.
 fn physical(directory: &Path) -> Option<PathBuf> {
     directory.canonicalize().ok().filter(|found| found.is_dir())
+}
+
+/// What is to be told of a workspace in which root can write and, without its rights over the files of others, cannot.
+fn foreign(root: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let found = root.metadata().ok()?;
+    let writes = found.mode() & 0o002 != 0 || found.gid() == 0 && found.mode() & 0o020 != 0;
+    let is_foreign = rustix::process::geteuid().is_root() && found.uid() != 0 && !writes;
+    is_foreign.then(|| {
+        let owner = found.uid();
+        format!(
+            "the workspace belongs to user {owner}, and root has no rights over the files of others in the sandbox, so \
+             processes cannot write there: run as that user, use `isolation: copy`, or `chown -R root` it before"
+        )
+    })
 }
 
 /// Why a task with an automatic sandbox does not start.

@@ -75,6 +75,27 @@ pub fn child_environment(
     environment
 }
 
+/// Lets git work in a repository that belongs to somebody else, as the checkout of a container's job often does: what it
+/// names would run in the sandbox, where everything of the workspace may run. To be called where there is one.
+pub fn trust_repository(environment: &mut BTreeMap<String, String>, workspace: &Path) {
+    let count = environment.get("GIT_CONFIG_COUNT");
+    let (Some(index), Some(workspace)) = (
+        count.and_then(|count| count.parse::<usize>().ok()),
+        workspace.to_str(),
+    ) else {
+        return;
+    };
+    let set = [
+        ("GIT_CONFIG_COUNT".to_owned(), (index + 1).to_string()),
+        (
+            format!("GIT_CONFIG_KEY_{index}"),
+            "safe.directory".to_owned(),
+        ),
+        (format!("GIT_CONFIG_VALUE_{index}"), workspace.to_owned()),
+    ];
+    environment.extend(set);
+}
+
 fn is_inherited(name: &str) -> bool {
     let listed = INHERITED.contains(&name) || name.starts_with("LC_");
     listed
@@ -207,9 +228,10 @@ mod tests {
 
     #[test]
     fn every_git_pin_is_counted() {
-        let environment = built(&[]);
+        let mut environment = built(&[]);
+        trust_repository(&mut environment, Path::new("/w"));
         let count: usize = environment["GIT_CONFIG_COUNT"].parse().unwrap();
-        assert_eq!(count, GIT_PINS.len());
+        assert_eq!(count, GIT_PINS.len() + 1);
         for index in 0..count {
             assert!(environment.contains_key(&format!("GIT_CONFIG_KEY_{index}")));
             assert!(environment.contains_key(&format!("GIT_CONFIG_VALUE_{index}")));

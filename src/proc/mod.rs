@@ -45,7 +45,7 @@ use crate::egress::Egress;
 use crate::redact::Redactor;
 use crate::sandbox::{Ceilings, Confinement, Layers, Network, Pins, Plan};
 
-pub use self::environment::child_environment;
+pub use self::environment::{child_environment, trust_repository};
 pub use self::self_test::{Enforced, probe_sandbox};
 pub use self::supervise::{confine, supervise};
 

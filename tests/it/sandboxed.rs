@@ -863,6 +863,36 @@ fn a_task_that_starts_no_process_needs_no_sandbox() {
 }
 
 #[test]
+fn a_workspace_of_somebody_else_is_read_with_git_and_root_is_told_that_it_cannot_write_there() {
+    if !rustix::process::geteuid().is_root() || !is_whole() {
+        return eprintln!("SKIPPED: only root can give a directory away");
+    }
+    let sandbox = Sandbox::new()
+        .file("ws/a", "")
+        .task("workspace: { path: ../ws }\ntools: [Bash]\npermissions: { allow: [Bash] }\n")
+        .script(
+            "- tool_calls: [{ name: Bash, input: { command: 'git status --short; touch b' } }]\n- text: done\n",
+        );
+    let line = "cd ws && git init -q . && chown -R 12345 .";
+    let status = Command::new("sh")
+        .args(["-c", line])
+        .current_dir(sandbox.path())
+        .status();
+    assert!(status.unwrap().success());
+    let run = sandbox.run();
+    let said = said(&run);
+    assert!(
+        said.contains("?? a") && said.contains("Permission denied"),
+        "{said}"
+    );
+    let stderr = run.stderr();
+    assert!(
+        stderr.contains("the workspace belongs to user 12345"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn a_policy_names_the_least_sandbox_and_no_network() {
     let policy = "policy: { sandbox: required, network: deny }\n";
     for (yaml, args, wrong) in [
