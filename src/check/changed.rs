@@ -209,7 +209,7 @@ impl Changed {
                 uncounted = broken.is_empty() && !counted.uncounted.is_empty();
             }
             broken.extend(offending(
-                "changed that is no text, so its lines cannot be counted",
+                "changed whose lines cannot be counted (no text, or too large)",
                 counted.uncounted.iter(),
             ));
         }

@@ -125,8 +125,8 @@ pub struct Task {
     pub group: Option<String>,
     /// The values of its matrix, by axis, in the file's order; empty without one.
     pub matrix: Vec<(String, String)>,
-    /// SHA-256, in hex, over what the task is made from: its file, the project's file and the operator's words. Values of
-    /// the environment are not in it, so it is the same on every machine.
+    /// SHA-256, in hex, over what the task is made from: its file, the project's file, scripts and hook programs that they
+    /// name by a path, and the operator's words. Values of the environment are not in it, so it is the same on every machine.
     pub definition_sha256: String,
 }
 
@@ -172,4 +172,15 @@ pub enum ModelRef {
         /// The model's id.
         id: String,
     },
+}
+
+impl ModelRef {
+    /// The script of a scripted model.
+    #[must_use]
+    pub fn script(&self) -> Option<&Path> {
+        match self {
+            Self::Scripted { path, .. } => Some(path),
+            Self::Anthropic { .. } => None,
+        }
+    }
 }

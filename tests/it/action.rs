@@ -51,6 +51,11 @@ jobs:
       - id: again
         uses: ./
         with: { tasks: tasks/review.yaml, filter: name(review), history: results chosen, resume: results chosen }
+      - id: compared
+        uses: ./
+        with: { tasks: tasks/review.yaml, baseline: results chosen, gate: broken, out: compared, config-from: HEAD }
+      - uses: ./
+        with: { tasks: tasks/review.yaml, baseline: not/there/yet, gate: broken, out: first }
       - run: test '${{ steps.again.outputs.passed }} ${{ steps.again.outputs.run-dir }}' = '1 results chosen' && test ! -e agent-batch-results
   injected:
     runs-on: ubuntu-latest
@@ -142,7 +147,18 @@ fn committed(sandbox: Sandbox) -> Sandbox {
 fn repository() -> Sandbox {
     let mut workflow = WORKFLOW.to_owned();
     for input in [
-        "tasks", "out", "filter", "jobs", "shard", "history", "resume", "merge", "args",
+        "tasks",
+        "out",
+        "filter",
+        "jobs",
+        "shard",
+        "history",
+        "resume",
+        "merge",
+        "baseline",
+        "gate",
+        "config-from",
+        "args",
     ] {
         let tasks = if input == "tasks" {
             ""
@@ -254,7 +270,13 @@ fn inputs_of_the_action_choose_tasks_and_go_on_with_runs() {
     let (passed, lines) = job(&act, &repository(), "chosen");
     assert!(passed);
     let all = format!("{lines:?}");
-    for said in ["there is no history yet", "0 of 1 task left to run"] {
+    for said in [
+        "there is no history yet",
+        "0 of 1 task left to run",
+        "configuration is read from commit",
+        "only this fails the run: broken",
+        "there is no baseline yet",
+    ] {
         assert!(all.contains(said), "{said}\n{all}");
     }
 }
@@ -269,7 +291,7 @@ fn no_input_of_the_action_is_run_by_its_shell() {
             && line["step"] == "test ! -e injected"
             && line["stage"] == "Main"
     });
-    assert_eq!(checked.count(), 9);
+    assert_eq!(checked.count(), 12);
 }
 
 #[test]

@@ -135,7 +135,12 @@ fn a_run_that_goes_on_is_compared_with_what_it_began_with() {
     let gated = ["tasks", "--baseline", "before", "--gate", "cost"];
     sandbox.call(&gated).exit(3);
     let sandbox = tasks(sandbox, &[("new", DONE)]);
-    let resume = ["tasks", "--resume", "agent-batch-results"];
+    let resume = [
+        "tasks",
+        "--resume",
+        "agent-batch-results",
+        "--resume-changed",
+    ];
     let live = sandbox.call(&resume).exit(0);
     assert_eq!(classes(&live)[0], "broken broken");
     assert!(live.stdout().contains("only this fails the run: cost"));

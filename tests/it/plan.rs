@@ -271,20 +271,20 @@ fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
 
 #[test]
 fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
-    let sandbox = eight().file(
-        "tasks/slow.yaml",
-        "replies:\n  - text: done\n    delay: 1h\n",
-    );
-    // `slow.yaml` is a script beside the tasks; the task that uses it stands apart.
-    fs::rename(
-        sandbox.path().join("tasks/slow.yaml"),
-        sandbox.path().join("slow-script.yaml"),
-    )
-    .unwrap();
-    let sandbox = sandbox.named_task(
-        "slow",
-        "model: scripted/../slow-script.yaml\ntools: []\nchecks: [{ reply: { contains: done } }]\n",
-    );
+    // Whoever reads a pipe waits until somebody writes.
+    let sandbox = eight()
+        .file(
+            "slow-script.yaml",
+            "- tool_calls: [{ name: Bash, input: { command: cat gate } }]\n- text: done\n",
+        )
+        .file("apart/a.txt", "")
+        .named_task(
+            "slow",
+            "model: scripted/../slow-script.yaml\nworkspace: { path: ../apart }\ntools: [Bash]\n\
+             permissions: { allow: [\"Bash(cat gate)\"] }\nchecks: [{ reply: { contains: done } }]\n",
+        );
+    let gate = sandbox.path().join("apart/gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
     let run = sandbox
         .call(&[TASKS, "--list", "--list-format", "json", "--shard", "1/4"])
         .exit(0);
@@ -303,7 +303,7 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
         .spawn()
         .unwrap();
     let transcript = sandbox.path().join(&out).join("slow/1/transcript.jsonl");
-    until(|| fs::read_to_string(&transcript).is_ok_and(|text| text.contains("step_started")));
+    until(|| fs::read_to_string(&transcript).is_ok_and(|text| text.contains("tool_decided")));
     child.kill().unwrap();
     child.wait().unwrap();
     let run = sandbox
@@ -316,8 +316,8 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
         "{}",
         run.stderr()
     );
-    // The script is no task file, so it may become quick.
-    let sandbox = sandbox.file("slow-script.yaml", "- text: done\n");
+    fs::remove_file(&gate).unwrap();
+    let sandbox = sandbox.file("apart/gate", "open\n");
     let resumed = sandbox.call(&[TASKS, "--resume", &out]);
     assert!(
         resumed.stderr().contains("left to run"),
@@ -357,6 +357,44 @@ fn an_empty_shard_is_a_success_that_says_so_and_merges() {
     sandbox
         .call(&["report", "s1", "s2", "--out", "merged"])
         .exit(0);
+}
+
+#[test]
+fn a_task_is_another_one_when_a_file_is_that_it_names() {
+    let hook = |code| format!("#!/bin/sh\nexit {code}\n");
+    let begun = || {
+        let sandbox = Sandbox::new()
+            .program("hooks/h.sh", &hook(0))
+            .script("- text: done\n")
+            .named_task("plain", "model: scripted/other.yaml\n")
+            .file("tasks/other.yaml", "- text: done\n")
+            .named_task(
+                "hooked",
+                "hooks:\n  Stop:\n    - { command: [../hooks/h.sh] }\n    - { command: [sh, -c, \"exit 0\"] }\n",
+            );
+        let tasks = ["tasks/plain.yaml", "tasks/hooked.yaml"];
+        sandbox
+            .call(&[&tasks[..], &["--out", "run"]].concat())
+            .exit(0);
+        (sandbox, [&tasks[..], &["--resume", "run"]].concat())
+    };
+    let (sandbox, resume) = begun();
+    sandbox.call(&resume).exit(0);
+    for (path, content, changed) in [
+        ("hooks/h.sh", hook(1), "`hooked`"),
+        (
+            "tasks/script.yaml",
+            "- text: other\n".to_owned(),
+            "`hooked`",
+        ),
+        ("tasks/other.yaml", "- text: other\n".to_owned(), "`plain`"),
+    ] {
+        let (sandbox, resume) = begun();
+        let sandbox = sandbox.file(path, content);
+        let run = sandbox.call(&resume).exit(2);
+        let told = format!("changed: {changed}");
+        assert!(run.stderr().contains(&told), "{path}: {}", run.stderr());
+    }
 }
 
 #[test]

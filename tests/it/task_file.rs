@@ -102,6 +102,24 @@ fn yaml_files(folder: &str) -> Vec<PathBuf> {
 }
 
 #[test]
+fn no_task_takes_the_name_of_a_file_in_the_run_directory() {
+    for name in [
+        "junit.xml",
+        "comment.md",
+        "batch.jsonl",
+        "baseline.json",
+        "run.lock",
+    ] {
+        let sandbox = Sandbox::new()
+            .task(&format!("name: {name}\n"))
+            .script("- text: done\n");
+        let run = sandbox.call(&["tasks/task.yaml"]).exit(2);
+        let told = format!("the name `{name}` is that of a file in the run directory");
+        assert!(run.stderr().contains(&told), "{}", run.stderr());
+    }
+}
+
+#[test]
 fn a_script_among_the_task_files_is_called_what_it_is() {
     let sandbox = Sandbox::new().task("").script("- text: done\n");
     let run = sandbox.call(&["tasks"]).exit(2);

@@ -1,5 +1,6 @@
 //! Hooks: which programs run at which events. Those of `agent-batch.yaml` come before those of the task.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use regex::Regex;
@@ -16,8 +17,16 @@ use crate::tool::BUILTIN;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Vec<HookSpec> {
-    let mut resolved = Vec::new();
+/// The hooks of a task.
+#[derive(Default)]
+pub(super) struct Hooks {
+    pub(super) list: Vec<HookSpec>,
+    /// Programs that belong to the configuration: those that are named by a path, not looked up.
+    pub(super) files: Vec<PathBuf>,
+}
+
+pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Hooks {
+    let mut resolved = Hooks::default();
     let mut layers: Vec<(Origin<'_>, &HooksSpec)> = Vec::new();
     if let Some(project) = cx.project {
         let origin = project.defaults.origin(&["hooks"]);
@@ -36,8 +45,15 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Vec<HookSpec
                 findings.warning(&at, Half::Key, message, None);
             }
             for (index, hook) in list.iter().enumerate() {
-                let spec = one(cx, hook, event, &at.index(index), findings);
-                resolved.extend(spec);
+                let Some(spec) = one(cx, hook, event, &at.index(index), findings) else {
+                    continue;
+                };
+                if hook.command.first().is_some_and(|name| name.contains('/')) {
+                    resolved
+                        .files
+                        .extend(spec.command.first().map(PathBuf::from));
+                }
+                resolved.list.push(spec);
             }
         }
     }

@@ -1,19 +1,31 @@
 //! Name and tags: by these a task is known in reports, in directories and on the command line.
 
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
 use super::super::diagnostic::quoted;
 use super::{Context, Findings};
+use crate::report::{files, run_dir};
 
 /// The longest name; it is a directory's name too.
 const LONGEST_NAME: usize = 100;
 /// Names of files in the run directory, beside which a task's directory lies.
-const RESERVED: [&str; 6] = [
-    "run.json",
-    "junit.xml",
-    "summary.json",
-    "summary.md",
-    "report.html",
+const RESERVED: [&str; 11] = [
+    run_dir::PLAN,
+    run_dir::LOCK,
+    run_dir::BATCH,
+    run_dir::BASELINE,
+    files::JUNIT,
+    files::JSON,
+    files::MARKDOWN,
+    files::COMMENT,
+    files::HTML,
+    files::CODE_QUALITY,
     "agent-batch-results",
 ];
+/// The largest file that a task file names, in bytes, as far as it counts for what a task is.
+const LARGEST_NAMED: u64 = 16 * 1024 * 1024;
 
 /// The name of a task: what its file says, or is called, and behind it what its matrix adds.
 pub(in super::super) fn full_name(name: Option<&str>, file: &str, suffix: &str) -> String {
@@ -108,6 +120,26 @@ pub(super) fn tags(cx: &Context<'_>, findings: &mut Findings) -> Vec<String> {
         }
     }
     cx.spec.tags.clone()
+}
+
+/// What a task is made from, with the files that its own file names: `own` if it names none. A file that cannot be read
+/// counts as one without content; it is an error elsewhere.
+pub(super) fn definition<'a>(own: &str, files: impl Iterator<Item = &'a Path>) -> String {
+    let mut hasher = None;
+    for path in files {
+        let content = crate::file::read(path, LARGEST_NAMED).unwrap_or_default();
+        // Line ends of text do not count: a checkout may change them.
+        let content = match String::from_utf8(content) {
+            Ok(text) => text.replace("\r\n", "\n").into_bytes(),
+            Err(other) => other.into_bytes(),
+        };
+        let hasher = hasher.get_or_insert_with(|| Sha256::new().chain_update(own));
+        hasher.update(Sha256::digest(content));
+    }
+    hasher.map_or_else(
+        || own.to_owned(),
+        |hasher| crate::text::hex(&hasher.finalize()),
+    )
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::document::Document;
 use super::matrix::Combination;
 use super::spec::{ProjectSpec, TaskSpec};
 use super::tree::{Half, Path};
-use super::{LoadOptions, Task};
+use super::{LoadOptions, ModelRef, Task};
 
 pub(super) use identity::full_name;
 
@@ -337,6 +337,11 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     if findings.errors.len() > before {
         return None;
     }
+    let model = model?;
+    let scripts = checks.judges.values().chain([&model]);
+    let files = scripts.filter_map(ModelRef::script);
+    let files = files.chain(hooks.files.iter().map(PathBuf::as_path));
+    let definition_sha256 = identity::definition(cx.definition_sha256, files);
     let task = Task {
         name,
         file: cx.layer.document.file.clone(),
@@ -344,7 +349,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         line: cx.whole().place(Half::Value).map_or(1, |place| place.line),
         description: cx.spec.description.clone().unwrap_or_default(),
         tags,
-        model: model?,
+        model,
         system,
         turns,
         tools,
@@ -365,12 +370,12 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
         quarantine,
         output_schema: checks.output_schema,
         judges: checks.judges,
-        hooks,
+        hooks: hooks.list,
         trials: repetition.trials,
         retries: repetition.retries,
         group: repetition.group,
         matrix: cx.combination.values.clone(),
-        definition_sha256: cx.definition_sha256.to_owned(),
+        definition_sha256,
     };
     sandbox::check_places(cx, &task, findings);
     (findings.errors.len() == before).then_some(task)
