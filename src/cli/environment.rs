@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
+use crate::cli::say;
+
 /// The variable that says under which number the file with the secrets is open.
 const HANDED_OVER: &str = "AGENT_BATCH_HANDED_OVER";
 
@@ -31,14 +33,21 @@ pub(super) fn is_secret(name: &str) -> bool {
 )]
 pub(super) fn read() -> io::Result<BTreeMap<String, String>> {
     let text = |value: OsString| value.into_string().ok();
+    // A secret leaves the block also when it is no UTF-8 and so nothing that we could use.
+    let has_secret = std::env::vars_os().any(|(name, _)| is_secret(&name.to_string_lossy()));
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
         .collect();
     if let Some(number) = environment.remove(HANDED_OVER) {
         environment.extend(secrets::receive(&number)?);
-    } else if environment.keys().any(|name| is_secret(name)) {
-        // Where there is no such file, or it cannot be handed over, nothing is worse than before.
-        let _ = secrets::hand_over(&environment);
+    } else if has_secret {
+        let Err(error) = secrets::hand_over(&environment);
+        // Nothing is worse than before, but the operator should not believe otherwise.
+        if error.kind() != io::ErrorKind::Unsupported {
+            say(&format!(
+                "note: secrets stay in the environment block of agent-batch, where root can read them: {error}"
+            ));
+        }
     }
     Ok(environment)
 }
@@ -76,8 +85,10 @@ mod secrets {
         again
             .args(arguments)
             .env(HANDED_OVER, file.as_raw_fd().to_string());
-        for name in secrets.keys() {
-            again.env_remove(name);
+        for (name, _) in std::env::vars_os() {
+            if is_secret(&name.to_string_lossy()) {
+                again.env_remove(name);
+            }
         }
         Err(again.exec())
     }

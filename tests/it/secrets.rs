@@ -328,6 +328,32 @@ fn a_key_in_a_variable_leaves_our_environment_before_anything_starts() {
     }
 }
 
+/// Without `/proc` the program does not find itself, neither to start again nor to supervise anything.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test takes `/proc` away from the program"
+)]
+fn secrets_that_cannot_leave_our_environment_are_told() {
+    let told = |masks: &[&str], name: &str| {
+        let output = std::process::Command::new("bwrap")
+            .args(["--dev-bind", "/", "/"])
+            .args(masks)
+            .args(["--clearenv", "--setenv", name, CANARY])
+            .args(["--", env!("CARGO_BIN_EXE_agent-batch"), "schema"])
+            .output()
+            .unwrap();
+        assert_ne!(output.stdout.is_empty(), masks.is_empty(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains(CANARY), "{said}");
+        said.contains("note: secrets stay in the environment block")
+    };
+    let hidden = ["--tmpfs", "/proc"];
+    assert!(told(&hidden, "PLANTED_TOKEN"));
+    assert!(!told(&hidden, "PLANTED"));
+    assert!(!told(&[], "PLANTED_TOKEN"));
+}
+
 /// The payload of an event that a stranger caused, as the runner hands it over.
 #[test]
 fn an_event_that_anybody_causes_starts_no_task_without_the_flag_and_then_no_process() {

@@ -158,3 +158,30 @@ fn every_dependency_has_a_permitted_licence_and_comes_locked_from_the_one_regist
         }
     }
 }
+
+/// A tag can be moved to other code, a hash cannot.
+#[test]
+fn our_workflows_and_our_action_pin_what_they_use_by_hash() {
+    let workflows = fs::read_dir(root().join(".github/workflows")).unwrap();
+    let files = workflows
+        .map(|entry| entry.unwrap().path())
+        .chain([root().join("action.yml")]);
+    let mut seen = 0;
+    for file in files {
+        for line in fs::read_to_string(&file).unwrap().lines() {
+            let line = line.trim_start().trim_start_matches("- ");
+            let Some(used) = line.strip_prefix("uses:") else {
+                continue;
+            };
+            let used = used.split_whitespace().next().unwrap_or_default();
+            if used.starts_with("./") {
+                continue;
+            }
+            let hash = used.split_once('@').map_or("", |(_, hash)| hash);
+            let is_hash = hash.len() == 40 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(is_hash, "{}: `{used}` is no hash", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 3, "{seen}");
+}
