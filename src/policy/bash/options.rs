@@ -196,9 +196,10 @@ fn read(guard: &Guard, line: Line<'_>, subcommands: &[usize], found: &mut Inspec
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
+            let head = basename(&line.words[0].text);
             for index in subcommands.iter().filter(|index| **index >= line.named) {
                 let name = line.words[*index].text.as_str();
-                let means = |listed: &&str| *listed == name || may_be_short_for(line, name, listed);
+                let means = |listed: &&str| *listed == name || may_be_short_for(head, name, listed);
                 if names.iter().any(means) || line.words[*index].glob {
                     found.refuse(format!(
                         "the subcommand `{name}`, which the rule does not name"
@@ -219,8 +220,8 @@ const SHORTENING: [&str; 3] = ["npm", "composer", "ip"];
 const OWN_NAMES: [&str; 10] = ["i", "in", "t", "s", "se", "un", "add", "r", "n", "ne"];
 
 /// Whether a word could be short for a subcommand: `npm exe` is `npm exec`.
-fn may_be_short_for(line: Line<'_>, name: &str, subcommand: &str) -> bool {
-    SHORTENING.contains(&basename(&line.words[0].text))
+pub(super) fn may_be_short_for(head: &str, name: &str, subcommand: &str) -> bool {
+    SHORTENING.contains(&head)
         && !name.is_empty()
         && !OWN_NAMES.contains(&name)
         && subcommand.starts_with(name)
