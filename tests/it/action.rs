@@ -352,6 +352,7 @@ fn workflows_are_as_actionlint_wants_them() {
         .args(["-no-color", "-oneline"])
         .args([
             ".github/workflows/agent-batch.yml",
+            ".github/workflows/audit.yml",
             ".github/workflows/ci.yml",
             "docs/ci/github.yml",
         ])

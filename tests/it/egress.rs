@@ -80,6 +80,9 @@ fn what_the_list_does_not_name_is_refused_denied_and_told() {
     );
     assert!(run.junit().contains("evil.example"), "{}", run.junit());
     assert!(run.stderr().contains("evil.example"), "{}", run.stderr());
+    let page = run.read("agent-batch-results/report.html");
+    let row = "<code>evil.example</code> <span class=\"state failed\">1 refused</span>";
+    assert!(page.contains(row), "{page}");
 }
 
 #[test]

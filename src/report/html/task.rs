@@ -13,7 +13,7 @@ use crate::file;
 use crate::outcome::Verdict;
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{
-    AttemptRecord, CheckRecord, Compared, Denial, HookRecord, Kept, TaskSummary,
+    AttemptRecord, CheckRecord, Compared, Denial, HookRecord, HostRecord, Kept, TaskSummary,
 };
 use crate::report::{is_bypass, run_dir, sandbox, verdict_word};
 use crate::text::{self, html::address, html::block, html::line};
@@ -138,6 +138,7 @@ fn facts(task: &TaskSummary, id: &str, opening: &Opening) -> Markup {
         @if let Some(compared) = &task.compared { (fact("Baseline", &self::compared(compared))) }
         @if let Some(prompt) = prompt { (fact("Asked", &step::folded(&prompt, "The whole prompt"))) }
         @if !task.denials.is_empty() { (fact("Denied", &denials(&task.denials, id))) }
+        @if !task.hosts.is_empty() { (fact("Network", &hosts(&task.hosts))) }
         @if !task.hooks.is_empty() { (fact("Hooks", &hooks(&task.hooks))) }
         @if !task.checks.is_empty() { (fact("Checks", &checks(&task.checks))) }
     }
@@ -181,6 +182,25 @@ fn denials(denials: &Kept<Denial>, id: &str) -> Markup {
             @if let Some(rule) = &denial.rule { p { "Decided by " code { (line(rule, 400)) } } }
             @if let Some(suggestion) = &denial.suggestion {
                 p { "Smallest rule that allows it: " code { (line(suggestion, 400)) } }
+            }
+        }
+    })
+}
+
+fn hosts(hosts: &Kept<HostRecord>) -> Markup {
+    list(hosts, |host| {
+        let counts = [
+            (host.allowed, "passed", "made"),
+            (host.refused, "failed", "refused"),
+            (host.failed, "error", "failed"),
+        ];
+        html! {
+            p {
+                code { (line(&host.host, 300)) }
+                @for (count, tone, word) in counts {
+                    @if count > 0 { " " span.state.(tone) { (count) " " (word) } }
+                }
+                span.told { (text::bytes(host.sent_bytes)) " sent, " (text::bytes(host.received_bytes)) " received" }
             }
         }
     })
