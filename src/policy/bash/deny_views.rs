@@ -8,9 +8,58 @@
 
 use std::rc::Rc;
 
+use super::options::may_be_short_for;
 use super::words::Word;
 use super::wrappers::{basename, is_shell, is_state_builtin, runs_arguments};
 use super::{Analysis, Step, analyse};
+
+/// Subcommands of one tool that are the same: a deny rule on one is a rule on all.
+const SYNONYMS: [(&str, &[&str]); 20] = [
+    (
+        "npm",
+        &[
+            "install", "i", "in", "ins", "inst", "insta", "instal", "isnt", "isnta", "isntal",
+            "isntall", "add",
+        ],
+    ),
+    (
+        "npm",
+        &[
+            "ci",
+            "clean-install",
+            "ic",
+            "install-clean",
+            "isntall-clean",
+        ],
+    ),
+    ("npm", &["uninstall", "unlink", "remove", "rm", "r", "un"]),
+    ("npm", &["run", "run-script", "rum", "urn"]),
+    ("npm", &["test", "t", "tst"]),
+    ("npm", &["exec", "x"]),
+    ("npm", &["config", "c"]),
+    ("npm", &["update", "up", "upgrade", "udpate"]),
+    ("npm", &["init", "create", "innit"]),
+    ("npm", &["link", "ln"]),
+    ("npm", &["login", "adduser", "add-user"]),
+    ("pnpm", &["install", "i"]),
+    ("pnpm", &["remove", "rm", "uninstall", "un"]),
+    ("cargo", &["build", "b"]),
+    ("cargo", &["check", "c"]),
+    ("cargo", &["doc", "d"]),
+    ("cargo", &["run", "r"]),
+    ("cargo", &["test", "t"]),
+    ("cargo", &["remove", "rm"]),
+    ("composer", &["install", "i"]),
+];
+
+/// Whether a word is the subcommand, or another name of it.
+fn is_subcommand(head: &str, word: &str, subcommand: &str) -> bool {
+    word == subcommand
+        || may_be_short_for(head, word, subcommand)
+        || SYNONYMS.iter().any(|(tool, names)| {
+            *tool == head && names.contains(&word) && names.contains(&subcommand)
+        })
+}
 
 /// Deepest nesting of text for shells.
 const MAX_DEPTH: usize = 4;
@@ -48,9 +97,13 @@ impl View {
         }
         let arguments = self.arguments();
         let open = |word: &Word| word.glob || word.dynamic;
+        let is = |at: usize, rule: &str, word: &str| {
+            word == rule || at == 0 && is_subcommand(self.name(), word, rule)
+        };
         rest.iter()
             .zip(arguments)
-            .all(|(rule, word)| open(word) || word.text == *rule)
+            .enumerate()
+            .all(|(at, (rule, word))| open(word) || is(at, rule, &word.text))
             && (arguments.len() == rest.len()
                 || prefix && arguments.len() > rest.len()
                 || arguments.iter().any(open))

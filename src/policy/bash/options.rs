@@ -196,9 +196,11 @@ fn read(guard: &Guard, line: Line<'_>, subcommands: &[usize], found: &mut Inspec
         Extra::Sed => return scripts::sed(line, found),
         Extra::Awk => return scripts::awk(line, found),
         Extra::Subcommands(names) => {
+            let head = basename(&line.words[0].text);
             for index in subcommands.iter().filter(|index| **index >= line.named) {
                 let name = line.words[*index].text.as_str();
-                if names.contains(&name) || line.words[*index].glob {
+                let means = |listed: &&str| *listed == name || may_be_short_for(head, name, listed);
+                if names.iter().any(means) || line.words[*index].glob {
                     found.refuse(format!(
                         "the subcommand `{name}`, which the rule does not name"
                     ));
@@ -210,6 +212,19 @@ fn read(guard: &Guard, line: Line<'_>, subcommands: &[usize], found: &mut Inspec
     }
     let operands = read_options(guard, line, found);
     read_operands(guard, line, &operands, found);
+}
+
+/// Tools that take the beginning of a subcommand for the whole.
+const SHORTENING: [&str; 3] = ["npm", "composer", "ip"];
+/// What they have names of their own for that would be such a beginning: `npm i` installs.
+const OWN_NAMES: [&str; 10] = ["i", "in", "t", "s", "se", "un", "add", "r", "n", "ne"];
+
+/// Whether a word could be short for a subcommand: `npm exe` is `npm exec`.
+pub(super) fn may_be_short_for(head: &str, name: &str, subcommand: &str) -> bool {
+    SHORTENING.contains(&head)
+        && !name.is_empty()
+        && !OWN_NAMES.contains(&name)
+        && subcommand.starts_with(name)
 }
 
 /// What the word behind an option is.
@@ -625,6 +640,38 @@ mod tests {
         }
         for line in ["xxd -g -g a x", "xxd -g a x", "xxd -q a"] {
             assert!(inspect_line(line, 1).refused.is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_subcommand_is_read_as_the_tool_does() {
+        for line in [
+            "npm exe id",
+            "npm expl x -- id",
+            "npm conf set a b",
+            "npm -s ini x",
+            "composer exe id",
+            "composer glob require x",
+            "ip net exec a id",
+        ] {
+            assert!(inspect_line(line, 1).refused.is_some(), "{line}");
+        }
+        for line in [
+            "npm i",
+            "npm t",
+            "npm add x",
+            "npm un x",
+            "npm s x",
+            "npm ci",
+            "npm audit",
+            "npm test",
+            "npm pack",
+            "composer i",
+            "composer r x",
+            "ip n show",
+            "pip conf",
+        ] {
+            assert_eq!(inspect_line(line, 1).refused, None, "{line}");
         }
     }
 
