@@ -434,6 +434,7 @@ mod tests {
             stdout,
             stderr: Captured::default(),
             leaked: 0,
+            left: Vec::new(),
         }
     }
 

@@ -72,6 +72,7 @@ fn exited(code: i32, stdout: &str, stderr: &str) -> Finished {
         stdout: captured(stdout),
         stderr: captured(stderr),
         leaked: 0,
+        left: Vec::new(),
     }
 }
 

@@ -18,6 +18,7 @@ fn ended(ending: Ending, stdout: &str, stderr: &str) -> Finished {
         stdout: captured(stdout),
         stderr: captured(stderr),
         leaked: 0,
+        left: Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@ mod ceilings;
 mod cgroup;
 mod environment;
 mod handover;
+mod left;
 mod order;
 mod self_test;
 mod supervise;
@@ -144,6 +145,9 @@ pub struct Finished {
     pub stderr: Captured,
     /// Processes that were still there when it ended, and were killed.
     pub leaked: u32,
+    /// Some of them: number, command line and the ports that they listened on, in words and redacted. Empty where that is not
+    /// known.
+    pub left: Vec<String>,
 }
 
 /// Redacted output, bounded in memory.
@@ -275,7 +279,13 @@ impl Launcher {
             &redactor,
         );
         if cancel.is_cancelled() {
-            return Ok(finished(Ending::Cancelled, stdout, stderr, 0));
+            return Ok(Finished {
+                ending: Ending::Cancelled,
+                stdout: stdout.finish(),
+                stderr: stderr.finish(),
+                leaked: 0,
+                left: Vec::new(),
+            });
         }
 
         let (control, remote) = UnixStream::pair()?;
@@ -321,6 +331,7 @@ impl Launcher {
         let Told {
             ending,
             leaked,
+            left,
             breaches,
         } = match outcome {
             // A sandbox says why it fails where the command's output would have been.
@@ -332,7 +343,15 @@ impl Launcher {
         if let Some(confined) = &self.confined {
             lock(&confined.breaches).extend(breaches);
         }
-        Ok(finished(ending, stdout, stderr, leaked))
+        let (stdout, stderr) = (stdout.finish(), stderr.finish());
+        let left = left.iter().map(|line| redactor.redact(line)).collect();
+        Ok(Finished {
+            ending,
+            stdout,
+            stderr,
+            leaked,
+            left,
+        })
     }
 }
 
@@ -344,15 +363,35 @@ fn lock(breaches: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>>
 struct Told {
     ending: Ending,
     leaked: u32,
+    left: Vec<String>,
     breaches: Vec<String>,
 }
 
-fn finished(ending: Ending, stdout: Capture, stderr: Capture, leaked: u32) -> Finished {
-    Finished {
-        ending,
-        stdout: stdout.finish(),
-        stderr: stderr.finish(),
-        leaked,
+/// What a report says of a call that was stopped, or of one that was not.
+fn told(report: Report, stopped: Option<Ending>) -> io::Result<Told> {
+    match report {
+        Report::Ended {
+            code,
+            signal,
+            leaked,
+            left,
+            breaches,
+        } => Ok(Told {
+            ending: stopped
+                .or(code.map(Ending::Exited))
+                .or(signal.map(Ending::Signaled))
+                .unwrap_or(Ending::Signaled(0)),
+            leaked,
+            left,
+            breaches,
+        }),
+        Report::Stopped { message } => Err(io::Error::other(format!("it was ended: {message}"))),
+        Report::NotStarted { os_error, message } => {
+            let kind = os_error.map_or(io::ErrorKind::Other, |code| {
+                io::Error::from_raw_os_error(code).kind()
+            });
+            Err(io::Error::new(kind, message))
+        }
     }
 }
 
@@ -535,47 +574,22 @@ impl Call {
             .and_then(|line| Report::decode(&line, &nonce));
         let status = self.bury(report.is_some()).await?;
 
-        match report {
-            Some(Report::Ended {
-                code,
-                signal,
-                leaked,
-                breaches,
-            }) => {
-                let ending = stopped
-                    .or(code.map(Ending::Exited))
-                    .or(signal.map(Ending::Signaled))
-                    .unwrap_or(Ending::Signaled(0));
-                Ok(Told {
-                    ending,
-                    leaked,
-                    breaches,
-                })
-            }
-            Some(Report::Stopped { message }) => {
-                Err(io::Error::other(format!("it was ended: {message}")))
-            }
-            Some(Report::NotStarted { os_error, message }) => {
-                let kind = os_error.map_or(io::ErrorKind::Other, |code| {
-                    io::Error::from_raw_os_error(code).kind()
-                });
-                Err(io::Error::new(kind, message))
-            }
-            None => {
-                let leaked = self.sweep().await?;
-                let ending = stopped.or(status.signal().map(Ending::Signaled));
-                let told = |ending| Told {
-                    ending,
-                    leaked,
-                    breaches: Vec::new(),
-                };
-                ending.map(told).ok_or_else(|| {
-                    io::Error::other(format!(
-                        "the supervisor of the call ended without a report ({status})"
-                    ))
-                })
-            }
+        if let Some(report) = report {
+            return told(report, stopped);
         }
+        let leaked = self.sweep().await?;
+        let ending = stopped.or(status.signal().map(Ending::Signaled));
+        let ending = ending.ok_or_else(|| {
+            io::Error::other(format!(
+                "the supervisor of the call ended without a report ({status})"
+            ))
+        })?;
+        Ok(Told {
+            ending,
+            leaked,
+            left: Vec::new(),
+            breaches: Vec::new(),
+        })
     }
 
     /// Waits until the supervisor is gone; one that reported has nothing left to do, any other is killed.

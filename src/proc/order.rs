@@ -49,6 +49,9 @@ pub(super) enum Report {
         signal: Option<i32>,
         /// Processes that outlived the command.
         leaked: u32,
+        /// Some of them, each in words.
+        #[serde(default)]
+        left: Vec<String>,
         /// What the command did to protected links, in words.
         #[serde(default)]
         breaches: Vec<String>,
@@ -184,6 +187,7 @@ mod tests {
             code: Some(0),
             signal: None,
             leaked: 0,
+            left: Vec::new(),
             breaches: Vec::new(),
         };
         let (nonce, other) = (nonce().unwrap(), nonce().unwrap());

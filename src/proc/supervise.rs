@@ -30,6 +30,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 use super::ceilings::{self, Looks, Preference};
 use super::cgroup::Group;
 use super::handover::{self, First};
+use super::left;
 use super::order::{Order, Report};
 use super::tree;
 use crate::clock::Clock;
@@ -273,27 +274,29 @@ fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
     let status = wait_for(child);
     watch.ended.store(true, Ordering::SeqCst);
 
-    let leaked = if watch.stopped.load(Ordering::SeqCst) {
+    let (leaked, left) = if watch.stopped.load(Ordering::SeqCst) {
         end_everything(child);
-        watch.strays.load(Ordering::SeqCst)
+        (watch.strays.load(Ordering::SeqCst), Vec::new())
     } else if settled() {
-        0
+        (0, Vec::new())
     } else {
-        end_everything(child)
+        let left = left::tell(&tree::living_below_us());
+        (end_everything(child), left)
     };
     drop(group);
     let (code, signal) = (
         status.and_then(WaitStatus::exit_status),
         status.and_then(WaitStatus::terminating_signal),
     );
-    let ended = |code, signal, leaked, breaches| Report::Ended {
+    let ended = |code, signal, leaked, left, breaches| Report::Ended {
         code,
         signal,
         leaked,
+        left,
         breaches,
     };
     let told = match around {
-        None => ended(code, signal, leaked, Vec::new()),
+        None => ended(code, signal, leaked, left, Vec::new()),
         Some(around) => {
             // Nothing of the call is left.
             let breaches = around.confinement.restore_links();
@@ -303,15 +306,19 @@ fn carry_out(started: Started, watch: &Watch, control: &UnixStream) -> Report {
                     code,
                     signal,
                     leaked: more,
+                    left: inside,
                     ..
-                }) => ended(code, signal, leaked.saturating_add(more), breaches),
+                }) => {
+                    let left = inside.into_iter().chain(left).collect();
+                    ended(code, signal, leaked.saturating_add(more), left, breaches)
+                }
                 Some(other) => other,
                 None if watch.stopped.load(Ordering::SeqCst) || signal.is_some() => {
-                    ended(code, signal, leaked, breaches)
+                    ended(code, signal, leaked, left, breaches)
                 }
                 // The sandbox tells the signal that ended the supervisor inside by its exit code.
                 None if code.is_some_and(|code| code > 128) => {
-                    ended(None, code.map(|code| code - 128), leaked, breaches)
+                    ended(None, code.map(|code| code - 128), leaked, left, breaches)
                 }
                 None => not_started(&format!(
                     "the sandbox ended with exit code {} before the command was started",

@@ -93,6 +93,21 @@ pub(super) fn kill_below_us(child: Pid) -> Killed {
     Killed::default()
 }
 
+/// The living processes below this one.
+#[cfg(target_os = "linux")]
+pub(super) fn living_below_us() -> Vec<i32> {
+    let table = linux::table();
+    let us = rustix::process::getpid().as_raw_pid();
+    let below = linux::below(&table, &BTreeSet::from([us])).filter(|process| !process.is_zombie());
+    below.map(|process| process.pid).collect()
+}
+
+/// Unknown here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn living_below_us() -> Vec<i32> {
+    Vec::new()
+}
+
 /// Number of living processes and threads below this one.
 #[cfg(target_os = "linux")]
 pub(super) fn count_below_us() -> u32 {

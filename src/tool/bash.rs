@@ -182,11 +182,18 @@ fn output(command: &str, time_limit: Duration, finished: Finished) -> ToolOutput
             path.display()
         ));
     }
+    let which = if finished.left.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", finished.left.join("; "))
+    };
     match finished.leaked {
         0 => {}
-        1 => note("[1 process that was left running was killed]".to_owned()),
+        1 => note(format!(
+            "[1 process that was left running was killed{which}]"
+        )),
         count => note(format!(
-            "[{count} processes that were left running were killed]"
+            "[{count} processes that were left running were killed{which}]"
         )),
     }
     let timed_out = finished.ending == Ending::TimedOut;
@@ -233,6 +240,7 @@ mod tests {
             },
             stderr: Captured::default(),
             leaked: 0,
+            left: Vec::new(),
         }
     }
 

@@ -168,6 +168,28 @@ async fn a_daemon_left_behind_is_killed_and_counted() {
     assert!(!is_alive(&written(&file).await));
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_is_left_behind_is_told_with_its_ports() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = directory.path().join("port");
+    let server = "import os, socket, sys, time\n\
+                  s = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen()\n\
+                  open(sys.argv[1] + \".new\", \"w\").write(str(s.getsockname()[1]))\n\
+                  os.rename(sys.argv[1] + \".new\", sys.argv[1]); time.sleep(1000)\n";
+    std::fs::write(directory.path().join("server.py"), server).unwrap();
+    let script = format!(
+        "cd '{}'; setsid python3 server.py port >/dev/null 2>&1 & until [ -e '{}' ]; do sleep 0.01; done",
+        directory.path().display(),
+        port.display()
+    );
+    let finished = run(spec(&script)).await;
+    let port = std::fs::read_to_string(port).unwrap();
+    let told = format!("`python3 server.py port`, listening on {port}");
+    assert_eq!(finished.leaked, 1);
+    assert!(finished.left[0].ends_with(&told), "{:?}", finished.left);
+}
+
 #[tokio::test]
 async fn a_daemon_without_environment_is_killed_too() {
     let directory = tempfile::tempdir().unwrap();
