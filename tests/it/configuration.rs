@@ -75,6 +75,11 @@ fn a_contribution_that_loosens_its_task_is_judged_by_the_base() {
         commit.as_str().unwrap()
     );
     assert!(run.stderr().contains(&told), "{}", run.stderr());
+    let page = run.read("agent-batch-results/report.html");
+    assert!(page.contains(&format!(
+        "of commit <code>{}</code>",
+        commit.as_str().unwrap()
+    )));
     // Nothing is left of the commit's files.
     let left = fs::read_dir(sandbox.path().join("tmp")).unwrap();
     assert_eq!(left.count(), 0);

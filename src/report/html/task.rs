@@ -361,6 +361,9 @@ fn setup(task: &TaskSummary, started: &TaskStarted) -> Markup {
             dl.setup {
                 (fact("Allow", &rules(&started.allow)))
                 (fact("Deny", &rules(&started.deny)))
+                @if let Some(commit) = &started.config_commit {
+                    (fact("Configuration", &html! { p { "of commit " code { (line(commit, 80)) } ", not of the work tree" } }))
+                }
                 (fact("Limits", &html! { p { (limits.join(", ")) } }))
                 (fact("Workspace", &html! { p { code { (line(&started.workspace, 300)) } " (" (line(&task.isolation, 60)) ")" } }))
                 (fact("Sandbox", &html! { p { (line(&sandbox::in_short(&task.sandbox), 600)) } }))
