@@ -54,9 +54,10 @@ pub(super) enum Command {
 
 /// Which task files, and how they are read.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Tasks and what they may do")]
 pub(super) struct TaskArgs {
     /// Task files, directories or globs (`tasks/*.yaml`)
-    #[arg(value_name = "TASK", required = true)]
+    #[arg(value_name = "TASK", required = true, help_heading = "Arguments")]
     pub(super) tasks: Vec<String>,
     /// Project configuration: defaults for tasks and the policy ceiling [default: agent-batch.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
@@ -87,6 +88,7 @@ pub(super) struct TaskArgs {
 
 /// For whom reports are written.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Reports")]
 pub(super) struct FormArgs {
     /// Readers of `junit.xml`: `strict` leaves out what the schema of Jenkins' xUnit plugin refuses
     #[arg(long, value_enum, default_value_t = JunitDialect::Common, value_name = "DIALECT")]
@@ -98,6 +100,7 @@ pub(super) struct FormArgs {
 
 /// What a run is compared with.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Comparison")]
 pub(super) struct BaselineArgs {
     /// Compare with an earlier run: its run directory or `summary.json`
     #[arg(long, value_name = "DIR|FILE")]
@@ -135,35 +138,41 @@ pub(super) struct RunArgs {
     pub(super) tasks: TaskArgs,
     /// Run although an event of GitHub started the job that anybody can cause (`issue_comment`, `pull_request_target` ..):
     /// only tasks that start no process and have no network
-    #[arg(long)]
+    #[arg(help_heading = "Tasks and what they may do", long)]
     pub(super) allow_untrusted_trigger: bool,
     /// Run directory: transcripts and reports
-    #[arg(long, short, value_name = "DIR", default_value = "agent-batch-results")]
+    #[arg(
+        help_heading = "Reports",
+        long,
+        short,
+        value_name = "DIR",
+        default_value = "agent-batch-results"
+    )]
     pub(super) out: PathBuf,
     #[command(flatten)]
     pub(super) plan: PlanArgs,
     /// Tasks at the same time
-    #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(help_heading = "Limits", long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) jobs: u16,
     #[command(flatten)]
     pub(super) limits: LimitArgs,
     /// Ask the model for whole answers instead of streams
-    #[arg(long)]
+    #[arg(help_heading = "Model", long)]
     pub(super) no_stream: bool,
     /// Give a model call up after this time without anything new
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    #[arg(help_heading = "Model", long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
     pub(super) idle_timeout: std::time::Duration,
     /// Most tries of one model call
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(help_heading = "Model", long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(super) max_tries: u16,
     /// Keep copies of workspaces after the run
-    #[arg(long)]
+    #[arg(help_heading = "Plan", long)]
     pub(super) keep_workspaces: bool,
     /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
-    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    #[arg(help_heading = "Reports", long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) progress: When,
     /// Step summary, outputs and annotations for GitHub Actions
-    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    #[arg(help_heading = "Reports", long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) github: When,
     #[command(flatten)]
     pub(super) baseline: BaselineArgs,
@@ -173,6 +182,7 @@ pub(super) struct RunArgs {
 
 /// What the run as a whole may take, and when it ends.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
 pub(super) struct LimitArgs {
     /// Most tokens over all tasks; a call that what is left cannot pay is not made
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -208,6 +218,7 @@ fn dollars(typed: &str) -> Result<Usd, String> {
 
 /// Which part of the plan.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Plan")]
 pub(super) struct PlanArgs {
     /// Go on with the run in DIR: run what is missing or ended in infrastructure, and repeat nothing that is finished
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "list"])]
