@@ -24,6 +24,11 @@ const LATENCY: Duration = Duration::from_millis(200);
 /// Tool calls of a long task; one more answer ends it.
 const STEPS: usize = 20;
 const LONG_TASKS: usize = 64;
+/// Tasks of the two batches whose peaks are compared.
+const FEW: usize = 200;
+const MANY: usize = 1000;
+/// How often the memory of a run is looked at.
+const LOOK: Duration = Duration::from_millis(2);
 
 fn main() {
     let address = serve(LATENCY, STEPS);
@@ -44,16 +49,18 @@ fn main() {
         "64",
         LATENCY * calls,
     );
-    let mut peaks = Vec::new();
-    for (name, count) in [("few", 200), ("many", 1000)] {
+    let (mut loaded, mut finished) = (Vec::new(), Vec::new());
+    for (name, count) in [("few", FEW), ("many", MANY)] {
         write(dir.path(), name, count, "one");
+        loaded.push(measure(dir.path(), address, &["check", name], Some(LOOK)).peak);
         let ideal = LATENCY * u32::try_from(count / 100).unwrap();
-        let took = run(dir.path(), address, name, count, "100", ideal);
-        peaks.push(took.peak);
+        finished.push(run(dir.path(), address, name, count, "100", ideal).peak);
     }
+    let each = |peaks: &[f64]| (peaks[1] - peaks[0]) * 1024.0 / (MANY - FEW) as f64;
     println!(
-        "\neach further finished task adds {:.1} kB to the peak",
-        (peaks[1] - peaks[0]) * 1024.0 / 800.0
+        "\neach further task adds {:.1} kB to the peak where it is only loaded (`check`), {:.1} kB where it is run",
+        each(&loaded),
+        each(&finished)
     );
 }
 
@@ -77,7 +84,7 @@ fn run(
     jobs: &str,
     ideal: Duration,
 ) -> Measured {
-    let took = measure(dir, address, &[name, "--jobs", jobs]);
+    let took = measure(dir, address, &[name, "--jobs", jobs], Some(LOOK));
     let (wall, ideal) = (took.wall.as_secs_f64(), ideal.as_secs_f64());
     println!(
         "{:<44} {wall:>9.2} {ideal:>9.2} {:>6.2} {:>9.2} {:>9.1}",

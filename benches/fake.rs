@@ -18,13 +18,19 @@ pub(crate) struct Measured {
     /// Processor time, with that of its children, in steps of 10 ms.
     #[allow(dead_code, reason = "not every bench looks at it")]
     pub(crate) cpu: Duration,
-    /// The largest resident size, in MB.
+    /// The largest resident size, in MB; 0 if nobody looked.
     #[allow(dead_code, reason = "not every bench looks at it")]
     pub(crate) peak: f64,
 }
 
-/// Runs the program once, to an end with code 0.
-pub(crate) fn measure(dir: &Path, address: SocketAddr, args: &[&str]) -> Measured {
+/// Runs the program once, to an end with code 0. `look` is how often its memory is looked at: that takes the program time, so
+/// short runs are timed without it.
+pub(crate) fn measure(
+    dir: &Path,
+    address: SocketAddr,
+    args: &[&str],
+    look: Option<Duration>,
+) -> Measured {
     let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_agent-batch"))
         .args(args)
@@ -39,9 +45,14 @@ pub(crate) fn measure(dir: &Path, address: SocketAddr, args: &[&str]) -> Measure
         .unwrap();
     let place = format!("/proc/{}", child.id());
     let mut peak: f64 = 0.0;
-    while !has_ended(Pid::from_child(&child)) {
-        peak = peak.max(high_water_mark(&place));
-        thread::sleep(Duration::from_micros(200));
+    let pid = Pid::from_child(&child);
+    if let Some(pause) = look {
+        while !has_ended(pid, WaitIdOptions::NOHANG) {
+            peak = peak.max(high_water_mark(&place));
+            thread::sleep(pause);
+        }
+    } else {
+        has_ended(pid, WaitIdOptions::empty());
     }
     // It is not reaped yet, so that the kernel still tells what it took.
     let (wall, cpu) = (began.elapsed(), processor_time(&place));
@@ -50,8 +61,8 @@ pub(crate) fn measure(dir: &Path, address: SocketAddr, args: &[&str]) -> Measure
     Measured { wall, cpu, peak }
 }
 
-fn has_ended(pid: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+fn has_ended(pid: Pid, how: WaitIdOptions) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | how;
     waitid(WaitId::Pid(pid), options).unwrap().is_some()
 }
 

@@ -40,7 +40,7 @@ fn main() {
     let mut figures = vec![Vec::new(); ISOLATIONS.len() + 1];
     for _ in 0..ROUNDS {
         for (isolation, times) in ISOLATIONS.iter().zip(&mut figures) {
-            measure(dir, address, &[&format!("{isolation}.yaml")]);
+            measure(dir, address, &[&format!("{isolation}.yaml")], None);
             times.push(ready(&dir.join("agent-batch-results"), isolation));
         }
         figures[ISOLATIONS.len()].push(copied(dir));
