@@ -13,6 +13,9 @@ const MOST_VALUES: usize = 200_000;
 /// The most bytes of text that it may unfold to.
 const MOST_TEXT: usize = 32 * 1024 * 1024;
 
+/// The most bytes of a document. The estimate can be deceived (a bracket that closes in a comment closes nothing), and then a
+/// byte costs a thousand times what it costs elsewhere.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// The most steps that parsing may take, as [`effort`] counts them: about a second.
 const MOST_STEPS: u64 = 1 << 31;
 
@@ -22,6 +25,12 @@ const MOST_STEPS: u64 = 1 << 31;
 /// It is not YAML, holds more than one document or more than can be looked at, or has what JSON has not: keys that are no
 /// text, tags, numbers that are none. One line.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
+    if text.len() > MOST_BYTES {
+        let most = MOST_BYTES / 1024 / 1024;
+        return Err(format!(
+            "it is larger than {most} MiB, the most that is read of YAML"
+        ));
+    }
     if effort(text) > MOST_STEPS {
         let message =
             "it has too many anchors or open brackets for its size to be read in bounded time";
@@ -170,15 +179,17 @@ mod tests {
     fn what_would_take_the_parser_too_long_is_refused_before_it_begins() {
         let lines =
             |count, line: fn(u32) -> String| (0..count).map(line).collect::<Vec<_>>().concat();
-        let anchors = lines(500_000, |number| format!("- &a{number} x\n"));
+        let anchors = lines(100_000, |number| format!("- &a{number} x\n"));
         for hostile in [
             anchors,
-            "[".repeat(2_000_000),
-            "{".repeat(200_000) + &"a, ".repeat(1_000_000),
-            "- ".to_owned() + &"[".repeat(1_000) + &"a,".repeat(2_000_000),
+            "[".repeat(1_000_000),
+            "{".repeat(200_000) + &"a, ".repeat(100_000),
+            "- ".to_owned() + &"[".repeat(3_000) + &"a,".repeat(500_000),
         ] {
             assert!(parse(&hostile).unwrap_err().contains("bounded time"));
         }
+        let large = "- a\n".repeat(MOST_BYTES / 4 + 1);
+        assert!(parse(&large).unwrap_err().contains("larger than 2 MiB"));
         // Much of everything, and harmless.
         let text = "url: http://a/?b=c&d=e&f=g\n".replace("url", "k");
         let long = lines(2_000, |number| format!("k{number}: \"[0m [a, {{b}}]\"\n"));
