@@ -88,21 +88,21 @@ pub fn write_with(
 /// # Errors
 /// The first report that could not be made or written; the others are tried all the same.
 pub fn write_all(directory: &Path, summary: &Summary, forms: Forms) -> Result<(), WriteError> {
-    // One is made, written and dropped before the next: those of many tasks are megabytes.
-    let put = |name: &str, content: io::Result<String>| {
-        let path = directory.join(name);
-        match content {
-            Ok(content) => write(&path, content.as_bytes()),
-            Err(source) => Err(WriteError { path, source }),
-        }
-    };
-    let mut first = put(JUNIT, junit::render(summary, forms.junit));
-    first = first.and(put(JSON, json::render(summary).map_err(io::Error::from)));
-    first = first.and(put(MARKDOWN, Ok(page::step_summary(summary))));
-    first = first.and(put(COMMENT, Ok(page::comment(summary))));
+    // Those of many tasks are megabytes: they are written as they are made. The others are bounded.
+    let mut first = write_with(&directory.join(JUNIT), |out| {
+        junit::write(out, summary, forms.junit)
+    });
+    first = first.and(write_with(&directory.join(JSON), |out| {
+        json::write(out, summary)
+    }));
+    let put = |name: &str, content: &str| write(&directory.join(name), content.as_bytes());
+    first = first.and(put(MARKDOWN, &page::step_summary(summary)));
+    first = first.and(put(COMMENT, &page::comment(summary)));
     if forms.gitlab {
-        let report = gitlab::code_quality(summary).map_err(io::Error::from);
-        first = first.and(put(CODE_QUALITY, report));
+        first = first.and(write_with(&directory.join(CODE_QUALITY), |out| {
+            let report = gitlab::code_quality(summary)?;
+            out.write_all(report.as_bytes())
+        }));
     }
     let page = write_with(&directory.join(HTML), |out| {
         html::write(out, summary, directory)

@@ -5,9 +5,10 @@
 //! hostile and clipped; JSON's own escapes are the only ones.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
 use super::plan::Merge;
@@ -30,6 +31,15 @@ pub const VERSION: u32 = 1;
 /// A time beyond the year 9999.
 pub fn render(summary: &Summary) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&Report::of(summary)).map(|text| text + "\n")
+}
+
+/// Writes what [`render`] gives, one task after the other, so that a report of many tasks is never in memory as a whole.
+///
+/// # Errors
+/// Those of `out`, and a time beyond the year 9999.
+pub fn write(mut out: impl Write, summary: &Summary) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut out, &Report::of(summary))?;
+    out.write_all(b"\n")
 }
 
 /// The whole document.
@@ -58,7 +68,13 @@ pub(super) struct Report<'a> {
     /// What was wrong with the run directory; such a run never passes.
     damages: &'a [String],
     /// In the order of the plan.
-    tasks: Vec<Task<'a>>,
+    #[serde(serialize_with = "each")]
+    #[schemars(with = "Vec<Task<'a>>")]
+    tasks: &'a [TaskSummary],
+}
+
+fn each<S: Serializer>(tasks: &[TaskSummary], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(tasks.iter().map(Task::of))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -229,7 +245,7 @@ impl<'a> Report<'a> {
             },
             baseline: summary.baseline.as_ref(),
             damages: &summary.damages,
-            tasks: summary.tasks.iter().map(Task::of).collect(),
+            tasks: &summary.tasks,
         }
     }
 }

@@ -1,77 +1,131 @@
-//! Goes once over what junit-report wrote, and adds what it cannot write but readers trust: totals on `testsuites`,
+//! Goes once over what junit-report wrote of a suite, and adds what it cannot write but readers trust: totals on `testsuites`,
 //! `skipped` on `testsuite`, properties, `line` on `testcase`, earlier attempts. Times get three decimals, timestamps lose
 //! fraction and zone (they are UTC), and CDATA sections become escaped text, of which no reader joins the pieces wrongly.
 
-use std::io;
+use std::io::{self, Write};
 use std::slice::Iter;
 
-use junit_report::TestSuite;
-use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
+use junit_report::Report;
+use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use quick_xml::{Reader, Writer};
 
 use super::content::escape;
-use super::{Dialect, Extra, Rerun, Suite};
+use super::{Dialect, Extra, Rerun, Suite, Totals};
 
-/// The finished document.
-pub(super) fn complete(raw: &[u8], suites: &[Suite], dialect: Dialect) -> io::Result<String> {
-    let mut reader = Reader::from_reader(raw);
-    let mut pass = Pass {
-        suites,
-        dialect,
-        next: suites.iter(),
-        cases: [].iter(),
-        reruns: &[],
-        out: Writer::new(Vec::with_capacity(raw.len() + 1024)),
-    };
-    loop {
-        match reader.read_event().map_err(io::Error::other)? {
-            Event::Eof => break,
-            Event::Start(start) => pass.open(&start)?,
-            Event::Empty(start) => {
-                pass.open(&start)?;
-                pass.close(start.to_end())?;
-            }
-            Event::End(end) => pass.close(end)?,
-            Event::CData(data) => {
-                let text = data.decode().map_err(io::Error::other)?;
-                pass.text(&text)?;
-            }
-            other => pass.out.write_event(other)?,
-        }
-    }
-    let mut bytes = pass.out.into_inner();
-    bytes.push(b'\n');
-    String::from_utf8(bytes).map_err(io::Error::other)
+const ROOT: &str = "testsuites";
+
+/// The document as it is written, one suite after the other.
+pub(super) struct Document<W: Write> {
+    out: Writer<W>,
+    dialect: Dialect,
+    /// How many suites it has.
+    suites: usize,
 }
 
-/// Where the pass over the document is.
-struct Pass<'a> {
-    suites: &'a [Suite],
+impl<W: Write> Document<W> {
+    /// Begins it with what is said of all suites together.
+    pub(super) fn begin(out: W, totals: &Totals, dialect: Dialect) -> io::Result<Self> {
+        let mut out = Writer::new(out);
+        out.write_event(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)))?;
+        let mut root = BytesStart::new(ROOT);
+        root.extend_attributes([
+            ("name", "agent-batch"),
+            ("tests", &totals.tests.to_string()),
+            ("failures", &totals.failures.to_string()),
+            ("errors", &totals.errors.to_string()),
+            ("time", &format!("{:.3}", totals.time.as_seconds_f64())),
+        ]);
+        if dialect == Dialect::Common {
+            root.push_attribute(("skipped", totals.skipped.to_string().as_str()));
+        }
+        out.write_event(Event::Start(root))?;
+        Ok(Self {
+            out,
+            dialect,
+            suites: 0,
+        })
+    }
+
+    /// Adds a suite.
+    pub(super) fn add(&mut self, suite: Suite) -> io::Result<()> {
+        let skipped = suite.written.skipped();
+        let mut report = Report::new();
+        report.add_testsuite(suite.written);
+        let mut raw = Vec::new();
+        report.write_xml(&mut raw).map_err(io::Error::other)?;
+        drop(report);
+        let mut pass = Pass {
+            id: self.suites,
+            skipped,
+            properties: &suite.properties,
+            dialect: self.dialect,
+            cases: suite.cases.iter(),
+            reruns: &[],
+            out: &mut self.out,
+        };
+        pass.run(&raw)?;
+        self.suites += 1;
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.out.write_event(Event::End(BytesEnd::new(ROOT)))?;
+        self.out.get_mut().write_all(b"\n")
+    }
+}
+
+/// Where the pass over a suite is.
+struct Pass<'a, W> {
+    /// The place of the suite in the document, from 0.
+    id: usize,
+    skipped: usize,
+    properties: &'a [(&'static str, String)],
     dialect: Dialect,
-    /// The suites that are still to come.
-    next: Iter<'a, Suite>,
-    /// The cases of the suite that are still to come.
+    /// The cases that are still to come.
     cases: Iter<'a, Extra>,
     /// The earlier attempts of the case that is open.
     reruns: &'a [Rerun],
-    out: Writer<Vec<u8>>,
+    out: &'a mut Writer<W>,
 }
 
-impl Pass<'_> {
+impl<W: Write> Pass<'_, W> {
+    /// Goes over a document of one suite; its root and declaration are ours to write.
+    fn run(&mut self, raw: &[u8]) -> io::Result<()> {
+        let mut reader = Reader::from_reader(raw);
+        loop {
+            match reader.read_event().map_err(io::Error::other)? {
+                Event::Eof => return Ok(()),
+                Event::Decl(_) => {}
+                Event::Start(start) if start.name().as_ref() == ROOT.as_bytes() => {}
+                Event::End(end) if end.name().as_ref() == ROOT.as_bytes() => {}
+                Event::Start(start) => self.open(&start)?,
+                Event::Empty(start) => {
+                    self.open(&start)?;
+                    self.close(start.to_end())?;
+                }
+                Event::End(end) => self.close(end)?,
+                Event::CData(data) => {
+                    let text = data.decode().map_err(io::Error::other)?;
+                    self.text(&text)?;
+                }
+                other => self.out.write_event(other)?,
+            }
+        }
+    }
+
     /// Begins an element, with the attributes and first children that it lacks.
     fn open(&mut self, start: &BytesStart<'_>) -> io::Result<()> {
         match start.name().as_ref() {
-            b"testsuites" => {
-                let root = self.totals(start);
-                self.out.write_event(Event::Start(root))
-            }
             b"testsuite" => {
-                let suite = self.next.next().ok_or_else(unexpected)?;
-                self.cases = suite.cases.iter();
-                let mut new = plain_times(start)?;
-                new.push_attribute(("skipped", suite.written.skipped().to_string().as_str()));
+                let mut new = BytesStart::new("testsuite");
+                new.push_attribute(("id", self.id.to_string().as_str()));
+                for attribute in without(&plain_times(start)?, b"id")?.attributes() {
+                    new.push_attribute(attribute.map_err(io::Error::other)?);
+                }
+                new.push_attribute(("skipped", self.skipped.to_string().as_str()));
                 self.out.write_event(Event::Start(new))?;
-                self.properties(&suite.properties)
+                self.properties(self.properties)
             }
             b"testcase" => {
                 let extra = self.cases.next().ok_or_else(unexpected)?;
@@ -122,27 +176,6 @@ impl Pass<'_> {
         }
         self.out
             .write_event(Event::End(BytesEnd::new("properties")))
-    }
-
-    fn totals(&self, start: &BytesStart<'_>) -> BytesStart<'static> {
-        let sum = |count: fn(&TestSuite) -> usize| {
-            let total: usize = self.suites.iter().map(|suite| count(&suite.written)).sum();
-            total.to_string()
-        };
-        let times = self.suites.iter().map(|suite| suite.written.time());
-        let time = times.sum::<junit_report::Duration>().as_seconds_f64();
-        let mut new = start.to_owned();
-        new.extend_attributes([
-            ("name", "agent-batch"),
-            ("tests", &sum(TestSuite::tests)),
-            ("failures", &sum(TestSuite::failures)),
-            ("errors", &sum(TestSuite::errors)),
-            ("time", &format!("{time:.3}")),
-        ]);
-        if self.dialect == Dialect::Common {
-            new.push_attribute(("skipped", sum(TestSuite::skipped).as_str()));
-        }
-        new
     }
 }
 

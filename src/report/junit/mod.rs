@@ -10,7 +10,7 @@
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
 //! **every** string passes [`xml`] first; and it leaves out what some readers trust (totals, skipped counts, properties,
-//! lines, earlier attempts), so `complete` goes over its output once. What belongs to a single case stands in the leading
+//! lines, earlier attempts), so `complete` goes once over what it wrote of each suite. What belongs to a single case stands in the leading
 //! lines of its `system-out`, in the form that nextest, GitLab and Jenkins know (`[[PROPERTY|k=v]]`, `[[ATTACHMENT|path]]`):
 //! `properties` inside of a case are refused by some readers.
 
@@ -19,15 +19,16 @@ mod content;
 mod names;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
-use junit_report::{ReportBuilder, TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
+use junit_report::{TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
 use super::summary::{AttemptRecord, Summary, TaskSummary};
 use crate::outcome::{Outcome, Verdict};
 use crate::text::{self, xml};
 use crate::usage::{Usage, Usd};
+use complete::Document;
 use content::{MESSAGE, body, room, section, system_out};
 pub(super) use names::relative;
 use names::{ATTRIBUTE, class_name, unique};
@@ -47,14 +48,57 @@ pub enum Dialect {
 /// # Errors
 /// None in practice: writing into memory does not fail, and a start beyond the year 9999 is not formatted.
 pub fn render(summary: &Summary, dialect: Dialect) -> io::Result<String> {
-    let suites = suites(summary);
-    let mut raw = Vec::new();
-    ReportBuilder::new()
-        .add_testsuites(suites.iter().map(|suite| suite.written.clone()))
-        .build()
-        .write_xml(&mut raw)
-        .map_err(io::Error::other)?;
-    complete::complete(&raw, &suites, dialect)
+    let mut out = Vec::new();
+    write(&mut out, summary, dialect)?;
+    String::from_utf8(out).map_err(io::Error::other)
+}
+
+/// Writes what [`render`] gives, one suite after the other, so that the document of many task files is never in memory as a
+/// whole.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: impl Write, summary: &Summary, dialect: Dialect) -> io::Result<()> {
+    let further: Vec<Suite> = [incomplete(summary), damaged(summary)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut document = Document::begin(out, &Totals::of(summary, further.len()), dialect)?;
+    for suite in suites(summary).chain(further) {
+        document.add(suite)?;
+    }
+    document.end()
+}
+
+/// What the root says of all suites together.
+struct Totals {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    skipped: usize,
+    time: junit_report::Duration,
+}
+
+impl Totals {
+    /// Each of the `further` suites, which speak of the run, is one error.
+    fn of(summary: &Summary, further: usize) -> Self {
+        let with = |verdict| {
+            let tasks = summary.tasks.iter();
+            tasks.filter(|task| task.verdict() == verdict).count()
+        };
+        Self {
+            tests: summary.tasks.len() + further,
+            failures: with(Verdict::Failed),
+            errors: with(Verdict::Errored) + further,
+            skipped: with(Verdict::Skipped),
+            time: summary.tasks.iter().map(time).sum(),
+        }
+    }
+}
+
+fn time(task: &TaskSummary) -> junit_report::Duration {
+    let span = Duration::from_millis(task.duration_ms);
+    junit_report::Duration::try_from(span).unwrap_or(junit_report::Duration::MAX)
 }
 
 /// A suite with what junit-report cannot say of it.
@@ -78,8 +122,8 @@ struct Rerun {
     trace: String,
 }
 
-/// One suite for each file, in the order in which files come up in the plan.
-fn suites(summary: &Summary) -> Vec<Suite> {
+/// One suite for each file, in the order in which files come up in the plan. Each is made when it is asked for.
+fn suites(summary: &Summary) -> impl Iterator<Item = Suite> {
     let mut order: Vec<&str> = Vec::new();
     let mut by_file: HashMap<&str, Vec<&TaskSummary>> = HashMap::new();
     for task in &summary.tasks {
@@ -95,38 +139,34 @@ fn suites(summary: &Summary) -> Vec<Suite> {
     }
     let mut taken = HashSet::new();
     let room = room(summary.tasks.len());
-    let further = [incomplete(summary), damaged(summary)];
-    order
-        .into_iter()
-        .map(|file| {
-            let tasks = by_file.remove(file).unwrap_or_default();
-            let name = if file.is_empty() { "agent-batch" } else { file };
-            let started = tasks.iter().filter_map(|task| task.started_at).min();
-            let mut builder = TestSuiteBuilder::new(&xml::attribute(name, ATTRIBUTE));
-            builder.set_timestamp(
-                started
-                    .unwrap_or(summary.plan.started_at)
-                    .to_offset(time::UtcOffset::UTC),
-            );
-            for task in &tasks {
-                builder.add_testcase(case(task, &summary.dir, room, &mut taken));
-            }
-            let mut suite = builder.build();
-            suite.package = class_name(file);
-            Suite {
-                written: suite,
-                properties: properties(summary, &tasks),
-                cases: tasks
-                    .iter()
-                    .map(|task| Extra {
-                        line: task.line,
-                        reruns: reruns(task, &summary.dir),
-                    })
-                    .collect(),
-            }
-        })
-        .chain(further.into_iter().flatten())
-        .collect()
+    order.into_iter().map(move |file| {
+        let tasks = by_file.remove(file).unwrap_or_default();
+        let name = if file.is_empty() { "agent-batch" } else { file };
+        let started = tasks.iter().filter_map(|task| task.started_at).min();
+        let mut builder = TestSuiteBuilder::new(&xml::attribute(name, ATTRIBUTE));
+        builder.set_timestamp(
+            started
+                .unwrap_or(summary.plan.started_at)
+                .to_offset(time::UtcOffset::UTC),
+        );
+        for task in &tasks {
+            builder.add_testcase(case(task, &summary.dir, room, &mut taken));
+        }
+        // The builder gives copies only.
+        let mut suite = builder.testsuite;
+        suite.package = class_name(file);
+        Suite {
+            written: suite,
+            properties: properties(summary, &tasks),
+            cases: tasks
+                .iter()
+                .map(|task| Extra {
+                    line: task.line,
+                    reruns: reruns(task, &summary.dir),
+                })
+                .collect(),
+        }
+    })
 }
 
 /// What a merge found missing, twice there or different.
@@ -236,8 +276,7 @@ fn case(
     let row = task.outcome.row();
     let class = class_name(&task.file);
     let name = unique(&class, xml::attribute(&task.name, ATTRIBUTE), taken);
-    let span = Duration::from_millis(task.duration_ms);
-    let span = junit_report::Duration::try_from(span).unwrap_or(junit_report::Duration::MAX);
+    let span = time(task);
     let message = message(&task.message, task.outcome);
     let mut builder = match row.verdict {
         Verdict::Passed => TestCaseBuilder::success(&name, span),

@@ -1,0 +1,118 @@
+//! What a finished task leaves on the heap, and what the reports of many tasks take, counted by the allocator: bytes, not time
+//! and not the resident size, which other things change, too.
+#![cfg(unix)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "what helps a test fails as a test does"
+)]
+
+#[path = "../it/batch.rs"]
+#[expect(dead_code, reason = "the other tests use the rest of it")]
+mod batch;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use agent_batch::agent::Shutdown;
+use agent_batch::clock::Clock;
+use agent_batch::event::{Event, Sink};
+use agent_batch::proc::Launcher;
+use agent_batch::report::plan::{PlannedTask, RunPlan};
+use agent_batch::report::{Forms, Summary, files};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// What the program itself does with events: it folds them into what the reports are made of.
+struct Fold(Summary);
+
+impl Sink for Fold {
+    fn accept(&mut self, event: &Event) -> io::Result<()> {
+        self.0.fold(event);
+        Ok(())
+    }
+}
+
+/// Bytes on the heap.
+#[derive(Debug, Clone, Copy)]
+struct Bytes {
+    /// More after all tasks had ended than before the first one began.
+    kept: usize,
+    /// More while the reports were written than before that.
+    reports: usize,
+}
+
+/// Runs so many tasks in a run of their own.
+fn run(count: usize) -> Bytes {
+    let (_dir, root) = batch::place();
+    let model = batch::done();
+    let jobs: Vec<_> = (0..count)
+        .map(|n| batch::job(&root, &format!("task-{n:04}"), "", Arc::clone(&model)))
+        .collect();
+    let tasks = jobs.iter().map(|job| planned(&job.task.name)).collect();
+    let plan = RunPlan::new("0", Clock::system().now(), 1, tasks);
+    let fold = Arc::new(Mutex::new(Fold(Summary::new(plan, "out"))));
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_agent-batch").into());
+    let (mut batch, _) = batch::build(&root, jobs, launcher, BTreeMap::new());
+    batch.watchers = vec![Arc::clone(&fold) as _];
+    batch.parallel = 4;
+    let batch = Arc::new(batch);
+
+    let before = HEAP.current_usage();
+    execute(&batch);
+    let kept = HEAP.current_usage().saturating_sub(before);
+
+    let fold = fold.lock().unwrap();
+    assert_eq!(fold.0.totals().passed, count as u64);
+    let reports = written(&fold.0, &root.join("out"));
+    Bytes { kept, reports }
+}
+
+fn planned(name: &str) -> PlannedTask {
+    PlannedTask {
+        name: name.to_owned(),
+        file: format!("{name}.yaml"),
+        line: 1,
+        ..PlannedTask::default()
+    }
+}
+
+/// The runtime is gone with all that it held when this returns.
+fn execute(batch: &Arc<agent_batch::batch::Batch>) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(batch.run(&Shutdown::default()));
+}
+
+fn written(summary: &Summary, out: &Path) -> usize {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    files::write_all(out, summary, Forms::default()).unwrap();
+    HEAP.peak_usage().saturating_sub(before)
+}
+
+#[test]
+fn a_finished_task_leaves_its_bounded_summary_and_no_report_holds_all_tasks() {
+    const FEW: usize = 50;
+    const MANY: usize = 450;
+    // What is made once for the process.
+    run(1);
+    let (few, many) = (run(FEW), run(MANY));
+    let each = |of: fn(&Bytes) -> usize| of(&many).saturating_sub(of(&few)) / (MANY - FEW);
+    let (kept, reports) = (each(|bytes| bytes.kept), each(|bytes| bytes.reports));
+    assert!(
+        kept < 2048,
+        "{kept} bytes of each task stay: {few:?}, {many:?}"
+    );
+    assert!(
+        reports < 1024,
+        "the reports take {reports} bytes for each task: {few:?}, {many:?}"
+    );
+}
