@@ -4,6 +4,8 @@
 //! retries are left; any other one is its trial's result. Trials follow one another, until what they say together is
 //! decided or all are run.
 
+use std::collections::BTreeSet;
+
 use super::EarlierAttempt;
 use super::plan::resume::is_verdict;
 use crate::outcome::{Outcome, Standing, Tally, Trials, Verdict};
@@ -16,8 +18,10 @@ pub(super) struct Course {
     runs_all: bool,
     retries: u32,
     tally: Tally,
-    /// The trial of the next attempt, from 1.
+    /// The trial of the next attempt, from 1: the first one that has no result.
     trial: u32,
+    /// The trials behind that one that have a result, from an earlier run.
+    settled: BTreeSet<u32>,
     /// The number of the last attempt.
     number: u32,
     /// An attempt ended in a way after which no other one is to come.
@@ -47,15 +51,24 @@ impl Course {
             retries,
             tally: Tally::default(),
             trial: 1,
+            settled: BTreeSet::new(),
             number: 0,
             is_cut: false,
         };
+        // A trial has its number for good. Where that is none of the task's, or was given twice, the verdict counts for the first one
+        // that has none.
+        let mut unplaced: u32 = 0;
         for made in earlier {
             course.number = course.number.max(made.number);
             if is_verdict(made) {
-                course.settle(made.outcome);
+                course.tally.note(made.outcome);
+                let is_placed =
+                    (1..=trials.count).contains(&made.trial) && course.settled.insert(made.trial);
+                unplaced += u32::from(!is_placed);
             }
         }
+        course.skip_settled();
+        (0..unplaced).for_each(|_| course.advance());
         course
     }
 
@@ -88,7 +101,18 @@ impl Course {
 
     fn settle(&mut self, outcome: Outcome) {
         self.tally.note(outcome);
+        self.advance();
+    }
+
+    fn advance(&mut self) {
         self.trial += 1;
+        self.skip_settled();
+    }
+
+    fn skip_settled(&mut self) {
+        while self.settled.remove(&self.trial) {
+            self.trial += 1;
+        }
     }
 
     fn standing(&self) -> Standing {
@@ -165,15 +189,47 @@ mod tests {
 
     #[test]
     fn a_run_that_goes_on_makes_only_what_is_missing() {
-        let made = |number, outcome| EarlierAttempt { number, outcome };
         let earlier = [
-            made(1, Outcome::Completed),
-            made(2, Outcome::Unfinished),
-            made(3, Outcome::CheckFailed),
+            made(1, 1, Outcome::Completed),
+            made(2, 2, Outcome::Unfinished),
+            made(3, 2, Outcome::CheckFailed),
         ];
         let mut course = Course::new(Trials { count: 3, pass: 2 }, 0, false, &earlier);
         assert_eq!(play(&mut course, &[Outcome::Completed; 9]), [(4, 3)]);
-        let whole = [made(1, Outcome::Completed)];
+        let whole = [made(1, 1, Outcome::Completed)];
         assert!(!Course::new(Trials::default(), 0, false, &whole).goes_on());
+    }
+
+    fn made(number: u32, trial: u32, outcome: Outcome) -> EarlierAttempt {
+        EarlierAttempt {
+            number,
+            trial,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn a_trial_that_measured_nothing_gets_its_own_number_again() {
+        use Outcome::{ApiError, CheckFailed, Completed};
+        let all = |earlier: &[EarlierAttempt]| {
+            let mut course = Course::new(Trials { count: 5, pass: 5 }, 0, true, earlier);
+            play(&mut course, &[Completed; 9])
+        };
+        let broken = [
+            made(1, 1, Completed),
+            made(2, 2, ApiError),
+            made(3, 3, CheckFailed),
+            made(4, 4, Outcome::Unfinished),
+            made(5, 5, Completed),
+        ];
+        assert_eq!(all(&broken), [(6, 2), (7, 4)]);
+        // Whatever numbers a transcript claims, five trials are five.
+        let odd = [
+            made(1, 0, Completed),
+            made(2, 3, Completed),
+            made(3, 3, Completed),
+            made(4, u32::MAX, Completed),
+        ];
+        assert_eq!(all(&odd).len(), 1);
     }
 }

@@ -61,6 +61,8 @@ pub struct Job {
 pub struct EarlierAttempt {
     /// Its number, from 1.
     pub number: u32,
+    /// The trial that it belongs to, from 1; 0 where that is not known.
+    pub trial: u32,
     /// How it ended. One that passed or failed is a trial that is done; any other one ([`plan::resume::is_verdict`]) is to be
     /// made up for, and counts against no limit on retries.
     pub outcome: Outcome,

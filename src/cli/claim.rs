@@ -15,6 +15,7 @@ use crate::cli::say;
 use crate::clock::Clock;
 use crate::file;
 use crate::outcome::{Exit, Outcome};
+use crate::report::run_dir::Attempt;
 use crate::report::{PlannedTask, RunPlan, Summary, files, run_dir};
 use crate::text;
 
@@ -41,7 +42,7 @@ pub(super) struct Before {
     /// Its plan; none when it was killed before it had one.
     pub(super) plan: Option<RunPlan>,
     /// The attempts of every task of its plan, by number.
-    attempts: HashMap<String, Vec<(u32, Outcome)>>,
+    attempts: HashMap<String, Vec<Attempt>>,
 }
 
 /// What a run that goes on starts from.
@@ -193,11 +194,11 @@ impl Claimed {
         let mut summary = loaded.summary;
         summary.dir.clone_from(&self.shown);
         // What was killed in the middle of a line is run again, so nothing hangs on that line. Is it not, it is unfinished.
-        let cut = |task: &str, attempts: &[(u32, Outcome)]| {
+        let cut = |task: &str, attempts: &[Attempt]| {
             attempts
                 .last()
-                .filter(|(_, outcome)| *outcome == Outcome::Unfinished)
-                .map(|(number, _)| self.out.join(run_dir::transcript(task, *number)))
+                .filter(|attempt| attempt.outcome == Outcome::Unfinished)
+                .map(|attempt| self.out.join(run_dir::transcript(task, attempt.number)))
         };
         let cut: HashSet<PathBuf> = loaded
             .attempts
@@ -213,16 +214,15 @@ impl Claimed {
         summary.damages.retain(|damage| !excused.contains(damage));
         let earlier = loaded.attempts.into_iter().map(|(name, attempts)| {
             let last = plan.superseded.get(&name).copied().unwrap_or(0);
-            let attempts = attempts
-                .into_iter()
-                .map(|(number, outcome)| EarlierAttempt {
-                    number,
-                    outcome: if number <= last {
-                        Outcome::NotRun
-                    } else {
-                        resume::as_earlier(outcome)
-                    },
-                });
+            let attempts = attempts.into_iter().map(|made| EarlierAttempt {
+                number: made.number,
+                trial: made.trial,
+                outcome: if made.number <= last {
+                    Outcome::NotRun
+                } else {
+                    resume::as_earlier(made.outcome)
+                },
+            });
             (name, attempts.collect())
         });
         Ok(Resumed {
@@ -306,7 +306,7 @@ fn differences(old: &RunPlan, new: &RunPlan) -> Vec<String> {
 fn superseded(
     old: &RunPlan,
     new: &RunPlan,
-    attempts: &HashMap<String, Vec<(u32, Outcome)>>,
+    attempts: &HashMap<String, Vec<Attempt>>,
 ) -> BTreeMap<String, u32> {
     let before: HashMap<&str, &PlannedTask> = old
         .tasks
@@ -320,7 +320,7 @@ fn superseded(
             .is_some_and(|old| old.comparable() == task.comparable());
         let last = attempts
             .get(&task.name)
-            .and_then(|attempts| attempts.iter().map(|(number, _)| *number).max());
+            .and_then(|attempts| attempts.iter().map(|attempt| attempt.number).max());
         if let (false, Some(last)) = (is_same, last) {
             superseded.insert(task.name.clone(), last);
         }

@@ -39,7 +39,7 @@ pub struct Found {
     /// The plan.
     pub plan: RunPlan,
     /// The attempts by task.
-    pub attempts: HashMap<String, Vec<(u32, Outcome)>>,
+    pub attempts: HashMap<String, Vec<run_dir::Attempt>>,
 }
 
 /// What directories come to together.
@@ -226,7 +226,7 @@ fn missing(index: u32, total: u32, tasks: &[&str]) -> String {
 fn unfinished(part: &Part<'_>, tasks: &[&str]) -> Option<String> {
     let last = |task: &str| {
         let attempts = part.found.attempts.get(task)?;
-        attempts.last().map(|(_, outcome)| *outcome)
+        attempts.last().map(|attempt| attempt.outcome)
     };
     let of = |what: &str, outcome: Option<Outcome>| {
         let names: Vec<&str> = tasks
@@ -433,10 +433,18 @@ mod tests {
         of(shown, plan, done)
     }
 
+    fn made(number: u32, outcome: Outcome) -> run_dir::Attempt {
+        run_dir::Attempt {
+            number,
+            trial: 1,
+            outcome,
+        }
+    }
+
     fn of(shown: &str, plan: RunPlan, done: &[&str]) -> Member {
         let attempts = done
             .iter()
-            .map(|task| ((*task).to_owned(), vec![(1, Outcome::Completed)]));
+            .map(|task| ((*task).to_owned(), vec![made(1, Outcome::Completed)]));
         Member {
             shown: shown.to_owned(),
             path: PathBuf::from(shown),
@@ -475,7 +483,7 @@ mod tests {
         );
         let mut killed = member("y", 2, &["d"]);
         if let Ok(found) = &mut killed.found {
-            let attempts = vec![(1, Outcome::ApiError), (2, Outcome::Unfinished)];
+            let attempts = vec![made(1, Outcome::ApiError), made(2, Outcome::Unfinished)];
             found.attempts.insert("d".into(), attempts);
         }
         assert_eq!(

@@ -108,7 +108,18 @@ pub struct Loaded {
     pub damages: Vec<transcript::Damage>,
     /// For every task of the plan, the attempts that there are and how each ended, by number; also those that count for
     /// nothing any more.
-    pub attempts: HashMap<String, Vec<(u32, Outcome)>>,
+    pub attempts: HashMap<String, Vec<Attempt>>,
+}
+
+/// An attempt that a run directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub number: u32,
+    /// The trial that it belongs to, from 1; 0 where its transcript does not say.
+    pub trial: u32,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// Reads a run directory back. A transcript that is missing, cut off or damaged is no error: the task is then
@@ -136,12 +147,16 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
             let before = damages.len();
             let path = directory.join(transcript(&planned.name, *number));
             let counts = (*number > superseded).then_some(&mut summary);
-            let outcome = replay(&path, &planned.name, *number, counts, &mut damages);
+            let (trial, outcome) = replay(&path, &planned.name, *number, counts, &mut damages);
             // The runner was killed, and another attempt makes up for this one: nothing hangs on what it could not write.
             if outcome == Outcome::Unfinished && Some(number) != numbers.last() {
                 damages.truncate(before);
             }
-            ended.push((*number, outcome));
+            ended.push(Attempt {
+                number: *number,
+                trial,
+                outcome,
+            });
         }
         all.insert(planned.name.clone(), ended);
     }
@@ -207,7 +222,7 @@ fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
     Ok(numbers)
 }
 
-/// Folds one transcript in, and tells how the attempt ended. Events of another task or attempt do not belong there and are
+/// Folds one transcript in, and tells of which trial the attempt is and how it ended. Events of another task or attempt do not belong there and are
 /// damage.
 fn replay(
     path: &Path,
@@ -215,8 +230,8 @@ fn replay(
     attempt: u32,
     mut summary: Option<&mut Summary>,
     damages: &mut Vec<transcript::Damage>,
-) -> Outcome {
-    let mut outcome = Outcome::Unfinished;
+) -> (u32, Outcome) {
+    let (mut trial, mut outcome) = (0, Outcome::Unfinished);
     let mut note = |damage| {
         if damages.len() < DAMAGES {
             damages.push(damage);
@@ -230,10 +245,10 @@ fn replay(
     let reader = match regular(path).and_then(|()| transcript::read(path)) {
         Ok(reader) => reader,
         // The attempt's directory is made before the transcript.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return outcome,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (trial, outcome),
         Err(error) => {
             note(damage(0, error.to_string()));
-            return outcome;
+            return (trial, outcome);
         }
     };
     let mut line = 0;
@@ -244,9 +259,13 @@ fn replay(
             // A run writes nothing behind the end, so a second verdict is not its own.
             Ok(_) if is_over => note(damage(line, "an event after the end".to_owned())),
             Ok(event) if event.task == task && event.attempt == attempt => {
-                if let Kind::TaskFinished(finished) = &event.kind {
-                    outcome = finished.outcome;
-                    is_over = true;
+                match &event.kind {
+                    Kind::TaskStarted(started) => trial = started.trial,
+                    Kind::TaskFinished(finished) => {
+                        outcome = finished.outcome;
+                        is_over = true;
+                    }
+                    _ => {}
                 }
                 if let Some(summary) = &mut summary {
                     summary.fold(&event);
@@ -262,5 +281,5 @@ fn replay(
             }
         }
     }
-    outcome
+    (trial, outcome)
 }

@@ -52,16 +52,15 @@ pub(super) fn copy_tree(
         if left_out {
             return Ok(false);
         }
-        copier.count += 1;
-        if copier.count > ENTRIES || copier.bytes > BYTES {
-            return Err(io::Error::other(format!(
-                "`{}` is too large to be copied: more than {ENTRIES} entries or {}; use `isolation: worktree`, or name a \
-                 smaller directory",
-                source.display(),
-                text::bytes(BYTES)
-            )));
-        }
         match copier.copy(entry, &target.join(relative)) {
+            Ok(()) if copier.count > ENTRIES || copier.bytes > BYTES => {
+                Err(io::Error::other(format!(
+                    "`{}` is too large to be copied: more than {ENTRIES} entries or {}; use `isolation: worktree`, or name \
+                     a smaller directory",
+                    source.display(),
+                    text::bytes(BYTES)
+                )))
+            }
             Ok(()) => Ok(true),
             // A temporary file of somebody's may vanish before we get to it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -109,6 +108,7 @@ struct Copier {
 
 impl Copier {
     fn copy(&mut self, entry: &Entry, copy: &Path) -> io::Result<()> {
+        self.count += 1;
         match entry.kind {
             Kind::Directory => {
                 let metadata = fs::symlink_metadata(&entry.path)?;
@@ -131,12 +131,22 @@ impl Copier {
             .mode(0o600)
             .open(copy)?;
         let stored = metadata.blocks() * 512;
-        self.bytes += stored;
+        self.bytes = self.bytes.saturating_add(stored);
+        if self.bytes > BYTES {
+            // Told by the walk, which knows of what.
+            return Ok(());
+        }
         if self.reflink(&from, &to, metadata.len()) {
         } else if stored < metadata.len() {
             copy_sparse(&mut from, &mut to, metadata.len())?;
         } else {
-            io::copy(&mut from, &mut to)?;
+            // Somebody may be writing to it: what it was when it was opened, and not one that grows for ever.
+            // Some file systems do not tell lengths; all of these are 0.
+            let most = match metadata.len() {
+                0 => BYTES,
+                length => length,
+            };
+            io::copy(&mut from.take(most), &mut to)?;
         }
         // Neither set-user-id nor set-group-id in a copy.
         to.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))?;

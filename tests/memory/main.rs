@@ -1,11 +1,7 @@
 //! What a finished task leaves on the heap, and what the reports of many tasks take, counted by the allocator: bytes, not time
 //! and not the resident size, which other things change, too.
 #![cfg(unix)]
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "what helps a test fails as a test does"
-)]
+#![expect(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
 #[path = "../it/batch.rs"]
 #[expect(dead_code, reason = "the other tests use the rest of it")]

@@ -46,6 +46,7 @@ mod tests {
         numbered
             .map(|(number, outcome)| EarlierAttempt {
                 number,
+                trial: number,
                 outcome: *outcome,
             })
             .collect()
