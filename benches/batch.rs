@@ -56,7 +56,9 @@ fn main() {
         let ideal = LATENCY * u32::try_from(count / 100).unwrap();
         finished.push(run(dir.path(), address, name, count, "100", ideal).peak);
     }
-    let each = |peaks: &[f64]| (peaks[1] - peaks[0]) * 1024.0 / (MANY - FEW) as f64;
+    let each = |peaks: &[f64]| {
+        (peaks[1] - peaks[0]) * 1024.0 / f64::from(u32::try_from(MANY - FEW).unwrap())
+    };
     println!(
         "\neach further task adds {:.1} kB to the peak where it is only loaded (`check`), {:.1} kB where it is run",
         each(&loaded),
