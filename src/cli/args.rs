@@ -17,7 +17,7 @@ use crate::usage::Usd;
 )]
 #[command(
     after_help = "Exit codes: 0 all tasks passed, 1 a task failed its gate, 2 usage or an invalid task file, \
-3 infrastructure, 130/143 interrupted (reports are written first)."
+3 infrastructure, 129/130/143 interrupted (reports are written first)."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]

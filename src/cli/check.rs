@@ -3,7 +3,7 @@
 use crate::cli::args::CheckArgs;
 use crate::cli::configuration::Configuration;
 use crate::cli::settings::Settings;
-use crate::cli::{fail, load, print, say};
+use crate::cli::{fail, load, print, say, workspaces};
 use crate::outcome::Exit;
 use crate::task::describe;
 use crate::text;
@@ -16,6 +16,10 @@ pub(super) fn check(args: &CheckArgs, settings: &Settings) -> Exit {
     };
     match load::load(&configuration, &args.tasks, settings) {
         Ok(loaded) => {
+            // What the run would refuse is not valid.
+            if let Err(message) = workspaces::verify(loaded.tasks.iter(), settings) {
+                return fail(Exit::Usage, &message);
+            }
             say(&format!(
                 "{} valid",
                 text::plural(loaded.tasks.len() as u64, "task")

@@ -19,7 +19,8 @@ const SECRET_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD",
 /// Whether the value of a variable with this name must never be stored or shown.
 pub(super) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_PARTS.iter().any(|part| name.contains(part))
+    // It names a file, and who mistypes the name has to read it.
+    name != super::settings::KEY_FILE && SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
 /// The environment, values that are no UTF-8 left out. Where that can be done, no secret is in our environment block when

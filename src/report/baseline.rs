@@ -196,7 +196,7 @@ pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
     }
     let mut removed = Kept::default();
     for name in snapshot.tasks.keys() {
-        if summary.task(name).is_none() {
+        if !summary.plan.tasks.iter().any(|task| task.name == *name) {
             removed.push(name.clone());
         }
     }

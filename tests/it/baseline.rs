@@ -220,6 +220,20 @@ fn a_gate_tells_which_tasks_it_lets_fail_and_wants_something_to_compare() {
 }
 
 #[test]
+fn tasks_of_other_shards_are_not_removed() {
+    let sandbox = with_baseline();
+    for shard in ["1/2", "2/2"] {
+        let run = sandbox.call(&["tasks", "--baseline", "before", "--shard", shard]);
+        let removed = &run.summary()["baseline"]["removed"];
+        assert_eq!(
+            removed["items"],
+            serde_json::json!(["removed"]),
+            "{removed}"
+        );
+    }
+}
+
+#[test]
 fn the_run_directory_itself_may_be_the_baseline() {
     let sandbox = tasks(Sandbox::new(), &[("task", DONE)]);
     sandbox.call(&["tasks"]).exit(0);

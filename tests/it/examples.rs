@@ -219,6 +219,8 @@ fn the_task_files_in_the_documents_are_valid() {
                 sandbox.call(&["check", "tasks/task.yaml"]).exit(0);
             } else if block.contains("prompt:") {
                 let sandbox = sandbox.file(&format!("tasks/{n}.yaml"), block);
+                let commit = "git init -q -b main && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m 1";
+                sandbox.shell(commit).exit(0);
                 // A task beside its checkout's root has a workspace that holds this world's home.
                 let sandbox = sandbox.env("HOME", "/nonexistent");
                 sandbox.call(&["check", &format!("tasks/{n}.yaml")]).exit(0);

@@ -277,7 +277,8 @@ fn a_key_in_a_file_stands_in_no_environment_and_no_tool_reads_it() {
     }
     assert_clean(&everything(&sandbox, &run));
     let run = sandbox.env("ANTHROPIC_API_KEY_FILE", "none").run().exit(3);
-    assert!(run.stderr().contains("ANTHROPIC_API_KEY_FILE"));
+    let told = "ANTHROPIC_API_KEY_FILE: `none` could not be read";
+    assert!(run.stderr().contains(told), "{}", run.stderr());
 }
 
 /// Climbs from a tool's process to the runner and keeps what `/proc` shows of every one on the way.

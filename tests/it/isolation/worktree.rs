@@ -207,6 +207,17 @@ fn a_hostile_repository_runs_nothing_of_ours() {
 }
 
 #[test]
+fn a_task_that_a_run_would_refuse_is_not_valid() {
+    let yaml = "workspace: { path: ../repo, isolation: worktree, ref: nowhere }\n";
+    let sandbox = repository().task(yaml).script("- text: done\n");
+    for arguments in [&["tasks/task.yaml"][..], &["check", "tasks/task.yaml"]] {
+        let run = sandbox.call(arguments).exit(2);
+        let told = "has no commit `nowhere`";
+        assert!(run.stderr().contains(told), "{}", run.stderr());
+    }
+}
+
+#[test]
 fn what_is_not_committed_is_told() {
     let sandbox = repository()
         .file("repo/a.txt", "changed\n")
