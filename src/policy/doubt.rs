@@ -235,15 +235,14 @@ impl Rule {
         let mut first: Option<String> = None;
         for command in tries {
             match self.trial(command) {
-                Ok(()) => return None,
                 Err(("shell" | "critical", why)) => _ = first.get_or_insert(why),
                 Err(("no_rule", _)) => {
                     first.get_or_insert_with(|| {
                         "bash does not read these words as a command and its arguments".to_owned()
                     });
                 }
-                // The rest of the surroundings decides.
-                Err(_) => return None,
+                // It matches, or the rest of the surroundings decides.
+                Ok(()) | Err(_) => return None,
             }
         }
         let why = first?;
