@@ -83,7 +83,14 @@ fn now(workspace: &Workspace, path: &str) -> io::Result<Option<String>> {
         FileKind::Missing => Ok(Some(String::new())),
         FileKind::File => match workspace::read_file(&facts.physical, LARGEST) {
             Ok(bytes) => Ok(text(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::FileTooLarge | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         },
         FileKind::Directory | FileKind::Special => Ok(None),

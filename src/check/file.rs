@@ -182,7 +182,10 @@ impl Content {
     fn look(&self, root: &Path) -> Finding {
         let shown = format!("`{}`", clipped(&self.path, 200));
         let Some(facts) = workspace::resolve(root, &self.path) else {
-            return Finding::errored(format!("{shown} could not be looked at"));
+            // The agent's doing: it closed a directory on the way, or put a file or a loop of links there.
+            return Finding::undecided(format!(
+                "{shown} could not be looked at: the way to it is closed, or leads through something that is no directory"
+            ));
         };
         let is_there = facts.kind != FileKind::Missing || facts.dangling;
         if self.absent {
@@ -225,6 +228,9 @@ impl Content {
                     "{shown} is larger than {} MiB, which is the most that a check reads",
                     LARGEST / 1024 / 1024
                 ))
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Finding::undecided(format!("{shown} may not be read"))
             }
             Err(error) => Finding::errored(format!("{shown} could not be read: {error}")),
         }

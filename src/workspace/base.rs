@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::ignored::Ignored;
-use super::walk::{Entry, Kind, walk};
+use super::walk::{Entry, Kind, is_sealed, walk};
 use super::{at, open_file};
 use crate::event::ChangeKind;
 
@@ -52,7 +52,8 @@ pub(super) enum State {
     Special,
     /// Another repository begins here.
     Repository,
-    /// We may not read it; a change of this is a change too.
+    /// A file or a directory that we may not read, or whose path is longer than the system takes; a change of this is a
+    /// change too.
     Closed,
 }
 
@@ -160,7 +161,7 @@ impl Base {
         Ok(bytes)
     }
 
-    /// What is different now, sorted by the bytes of the path.
+    /// What is different now, sorted by the bytes of the path. Where the root is a directory no more, everything is gone.
     pub(super) fn changes(
         &self,
         root: &Path,
@@ -169,7 +170,7 @@ impl Base {
     ) -> io::Result<Vec<(PathBuf, ChangeKind)>> {
         let mut unseen: BTreeMap<&PathBuf, &State> = self.states.iter().collect();
         let mut changes = Vec::new();
-        visit(root, ignored, excluded, |path, entry| {
+        let compare = |path: PathBuf, entry: &Entry| {
             let Some((now, file)) = look(entry)? else {
                 return Ok(());
             };
@@ -181,7 +182,10 @@ impl Base {
                 Some(_) => {}
             }
             Ok(())
-        })?;
+        };
+        if fs::symlink_metadata(root).is_ok_and(|found| found.is_dir()) {
+            visit(root, ignored, excluded, compare)?;
+        }
         changes.extend(
             unseen
                 .into_keys()
@@ -280,6 +284,7 @@ pub(super) fn look(entry: &Entry) -> io::Result<Option<(State, Option<File>)>> {
     let found = match entry.kind {
         Kind::Directory => return Ok(None),
         Kind::Special => Ok((State::Special, None)),
+        Kind::Sealed => Ok((State::Closed, None)),
         Kind::Link => fs::read_link(&entry.path).map(|target| (State::Link { target }, None)),
         Kind::File => open_file(&entry.path).and_then(|file| {
             let state = State::File(file_state(&file.metadata()?));
@@ -289,9 +294,7 @@ pub(super) fn look(entry: &Entry) -> io::Result<Option<(State, Option<File>)>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Ok(Some((State::Closed, None)))
-        }
+        Err(error) if is_sealed(&error) => Ok(Some((State::Closed, None))),
         Err(error) => Err(at(&entry.path, &error)),
     }
 }
@@ -312,6 +315,7 @@ fn file_state(found: &Metadata) -> FileState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::walk::make_deep;
     use super::*;
 
     fn base(root: &Path) -> Base {
@@ -392,6 +396,26 @@ mod tests {
         fs::remove_file(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a"), "same").unwrap();
         assert!(changes(&before, dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_looked_into_is_a_change_and_a_root_that_is_gone_took_everything_with_it()
+     {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "1").unwrap();
+        let before = base(&root);
+        make_deep(&root, &"d".repeat(250), 40);
+        let told = changes(&before, &root);
+        assert!(told.len() == 1 && told[0].starts_with("ddd"), "{told:?}");
+        super::super::remove_tree(&root).unwrap();
+        let gone = before.changes(&root, &Ignored::default(), &[]).unwrap();
+        assert_eq!(gone, [(PathBuf::from("a"), ChangeKind::Deleted)]);
+        // A link in its place leads to somebody else's files.
+        std::os::unix::fs::symlink("/etc", &root).unwrap();
+        let gone = before.changes(&root, &Ignored::default(), &[]).unwrap();
+        assert_eq!(gone, [(PathBuf::from("a"), ChangeKind::Deleted)]);
     }
 
     #[test]

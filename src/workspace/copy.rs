@@ -12,7 +12,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use super::ignored::Ignored;
-use super::walk::{Entry, Kind, walk};
+use super::walk::{Entry, Kind, is_sealed, walk};
 use super::{at, open_file};
 use crate::text;
 
@@ -21,11 +21,12 @@ const ENTRIES: u64 = 2_000_000;
 const BYTES: u64 = 64 * 1024 * 1024 * 1024;
 /// How much is copied at once where there are holes.
 const PIECE: usize = 64 * 1024;
-/// How many skipped entries are named.
+/// How many skipped entries are named, and most bytes of a name.
 const NAMED: usize = 5;
+const SHOWN: usize = 200;
 
-/// Copies a tree without what `ignored` says, and the repository itself. Links are copied as links; FIFOs, sockets and
-/// devices are left out. `target` must not exist. Gives what a reader should know.
+/// Copies a tree without what `ignored` says, and the repository itself. Links are copied as links; FIFOs, sockets, devices
+/// and what cannot be read are left out. `target` must not exist. Gives what a reader should know.
 pub(super) fn copy_tree(
     source: &Path,
     target: &Path,
@@ -52,7 +53,11 @@ pub(super) fn copy_tree(
         if left_out {
             return Ok(false);
         }
-        match copier.copy(entry, &target.join(relative)) {
+        if entry.kind == Kind::Sealed {
+            copier.sealed.note(relative);
+            return Ok(false);
+        }
+        match copier.copy(entry, relative, target) {
             Ok(()) if copier.count > ENTRIES || copier.bytes > BYTES => {
                 Err(io::Error::other(format!(
                     "`{}` is too large to be copied: more than {ENTRIES} entries or {}; use `isolation: worktree`, or name \
@@ -64,6 +69,10 @@ pub(super) fn copy_tree(
             Ok(()) => Ok(true),
             // A temporary file of somebody's may vanish before we get to it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if is_sealed(&error) => {
+                copier.sealed.note(relative);
+                Ok(false)
+            }
             Err(error) => Err(at(&entry.path, &error)),
         }
     })?;
@@ -76,24 +85,44 @@ pub(super) fn copy_tree(
         };
         finish().map_err(|error| at(&directory, &error))?;
     }
-    Ok(skipped(source, &copier.special))
+    let notes = [
+        (copier.special, "they are FIFOs, sockets or devices"),
+        (
+            copier.sealed,
+            "they may not be read, or their paths are too long",
+        ),
+    ];
+    Ok(notes
+        .into_iter()
+        .filter_map(|(skipped, why)| skipped.told(why))
+        .collect())
 }
 
-fn skipped(source: &Path, special: &[PathBuf]) -> Vec<String> {
-    if special.is_empty() {
-        return Vec::new();
+/// Entries that are not in a copy: the first ones, and how many.
+#[derive(Default)]
+struct Skipped {
+    named: Vec<String>,
+    count: u64,
+}
+
+impl Skipped {
+    fn note(&mut self, relative: &Path) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            let shown = relative.display().to_string();
+            self.named.push(text::head(&shown, SHOWN).into_owned());
+        }
     }
-    let named: Vec<String> = special
-        .iter()
-        .take(NAMED)
-        .map(|path| path.strip_prefix(source).unwrap_or(path))
-        .map(|path| path.display().to_string())
-        .collect();
-    let more = if special.len() > NAMED { ", ..." } else { "" };
-    vec![format!(
-        "not copied, because they are FIFOs, sockets or devices: {}{more}",
-        named.join(", ")
-    )]
+
+    fn told(self, why: &str) -> Option<String> {
+        let more = self.count.saturating_sub(self.named.len() as u64);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = self.named.join(", ");
+        (self.count > 0).then(|| format!("not copied, because {why}: {named}{more}"))
+    }
 }
 
 #[derive(Default)]
@@ -102,22 +131,26 @@ struct Copier {
     bytes: u64,
     /// With what they are to have in the end.
     directories: Vec<(PathBuf, fs::Metadata)>,
-    special: Vec<PathBuf>,
+    special: Skipped,
+    sealed: Skipped,
     no_reflinks: bool,
 }
 
 impl Copier {
-    fn copy(&mut self, entry: &Entry, copy: &Path) -> io::Result<()> {
+    fn copy(&mut self, entry: &Entry, relative: &Path, target: &Path) -> io::Result<()> {
+        let copy = &target.join(relative);
         self.count += 1;
         match entry.kind {
             Kind::Directory => {
                 let metadata = fs::symlink_metadata(&entry.path)?;
                 DirBuilder::new().mode(0o700).create(copy)?;
-                self.directories.push((copy.to_path_buf(), metadata));
+                self.directories.push((copy.clone(), metadata));
             }
             Kind::Link => symlink(fs::read_link(&entry.path)?, copy)?,
             Kind::File => self.copy_file(&entry.path, copy)?,
-            Kind::Special => self.special.push(entry.path.clone()),
+            Kind::Special => self.special.note(relative),
+            // The walk's affair.
+            Kind::Sealed => {}
         }
         Ok(())
     }
@@ -247,6 +280,8 @@ pub(super) fn reopen(root: &Path, meant: impl Fn(&Metadata) -> bool) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::remove_tree;
+    use super::super::walk::make_deep;
     use super::*;
 
     fn copy(source: &Path, target: &Path) -> Vec<String> {
@@ -286,6 +321,22 @@ mod tests {
             let time = |root: &Path| fs::metadata(root.join(path)).unwrap().modified().unwrap();
             assert_eq!(time(&source), time(&target), "{path}");
         }
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_is_copied_as_far_as_it_can_be_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("s");
+        fs::create_dir(&source).unwrap();
+        make_deep(&source, "d", 600);
+        assert!(copy(&source, &dir.path().join("t")).is_empty());
+        let end = format!("{}end", "d/".repeat(600));
+        assert!(dir.path().join("t").join(end).is_file());
+        make_deep(&source, &"e".repeat(250), 40);
+        let notes = copy(&source, &dir.path().join("u"));
+        assert!(notes[0].contains("too long: eee"), "{notes:?}");
+        assert!(notes[0].len() < 500, "{notes:?}");
+        remove_tree(&source).unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::at;
-use super::walk::{Entry, Kind, walk};
+use super::walk::{Entry, Kind, is_sealed, walk};
 
 /// Most bytes of an ignore file that are read.
 const FILE_LIMIT: u64 = 1024 * 1024;
@@ -65,7 +65,8 @@ impl Ignored {
 
     /// Whether git ignores this entry, whose parents it does not.
     pub(super) fn is_ignored(&self, entry: &Entry) -> bool {
-        self.ignores(&entry.path, entry.kind == Kind::Directory)
+        let directory = matches!(entry.kind, Kind::Directory | Kind::Sealed);
+        self.ignores(&entry.path, directory)
     }
 
     /// Whether git ignores a path below `root`, or a directory that it lies in.
@@ -101,14 +102,21 @@ impl Ignored {
     }
 }
 
-/// The rules of one file, if it is a regular file with any. Lines that make no sense are skipped, as git does.
+/// The rules of one file, if it is a regular file with any. Lines that make no sense are skipped, and so is a file that may
+/// not be read, as git does.
 fn parse(directory: &Path, file: &Path) -> io::Result<Option<Gitignore>> {
     let regular = fs::symlink_metadata(file)
         .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= FILE_LIMIT);
     if !regular {
         return Ok(None);
     }
-    let text = crate::file::read(file, FILE_LIMIT).map_err(|error| at(file, &error))?;
+    let text = match crate::file::read(file, FILE_LIMIT) {
+        Ok(text) => text,
+        Err(error) if is_sealed(&error) || error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(at(file, &error)),
+    };
     let mut builder = GitignoreBuilder::new(directory);
     for line in String::from_utf8_lossy(&text).lines() {
         let _ = builder.add_line(None, line);

@@ -19,6 +19,7 @@ mod stage;
 mod walk;
 mod worktree;
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -210,7 +211,7 @@ impl Workspace {
     pub fn new(setup: &Setup<'_>, checkout: Option<Checkout>) -> io::Result<Self> {
         let source = physical_directory(setup.source)?;
         let scratch = setup.scratch;
-        std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
         let repository = Repository::around(&source);
         let (prefix, format) = repository.map_or_else(Default::default, |repository| {
             let prefix = repository.prefix(&source).to_path_buf();
@@ -251,7 +252,7 @@ impl Workspace {
             Isolation::Copy | Isolation::Worktree => vec![root.join(RUN_DIRECTORY)],
         };
         let ignored = Ignored::read(&root, &excluded)?;
-        std::fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
+        fs::create_dir_all(scratch).map_err(|error| at(scratch, &error))?;
         let made = scratch.metadata().map_err(|error| at(scratch, &error))?;
         let control = Control::around(&root);
         let base = Base::take(&root, &ignored, &excluded, scratch)?;
@@ -357,7 +358,11 @@ impl Workspace {
 
     /// Lets its owner in again: an agent that closed its workspace, or something in it, must not stop what comes after it.
     /// In a directory that is no copy, what was closed before and has not changed since stays as it is.
+    /// A copy or a worktree that was removed or replaced is there again, empty: that is a change like any other one.
     pub fn reopen(&self) {
+        if self.temporary.is_some() {
+            make_again(&self.root);
+        }
         copy::reopen(&self.root, |found| {
             self.temporary.is_some() || (found.ctime(), found.ctime_nsec()) >= self.began
         });
@@ -381,6 +386,17 @@ fn physical_directory(path: &Path) -> io::Result<PathBuf> {
         io::ErrorKind::NotADirectory,
         format!("the workspace `{}` is not a directory", path.display()),
     ))
+}
+
+/// Makes a directory again whose place is empty, or taken by something else. Where even its parent is another one now,
+/// nothing is made: that would be somewhere else.
+fn make_again(root: &Path) {
+    let is_directory = fs::symlink_metadata(root).is_ok_and(|found| found.is_dir());
+    let parent = root.parent().filter(|_| !is_directory);
+    if parent.is_some_and(|parent| parent.canonicalize().is_ok_and(|found| found == parent)) {
+        let _ = remove_tree(root);
+        let _ = fs::create_dir(root);
+    }
 }
 
 fn told(changed: &[(PathBuf, ChangeKind)]) -> Vec<Change> {
@@ -407,7 +423,6 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;

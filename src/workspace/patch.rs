@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::base::{Base, LARGEST_KEPT, Original};
 use super::git::{Call, Format, Git, create_repository, utf8};
+use super::walk::is_sealed;
 use super::{at, open_file};
 use crate::event::{ChangeKind, Concern, ConcernKind, Omitted, PatchRecord};
 use crate::policy::steers;
@@ -24,6 +25,8 @@ use crate::text;
 const CONTENTS: usize = 64 * 1024 * 1024;
 /// Most changes whose contents are looked at.
 const CHANGES: usize = 50_000;
+/// How deep a path may be: git refuses a whole patch for one that is deeper than its own limit.
+const DEEPEST: usize = 256;
 /// How much of a file is looked at to tell text from other content, as git does.
 const SNIFFED: usize = 8000;
 
@@ -101,8 +104,11 @@ impl Examiner<'_> {
                 Some("no task may write it".to_owned())
             } else if index >= CHANGES {
                 Some(format!("there are more than {CHANGES} changes"))
+            } else if path.components().count() > DEEPEST {
+                concern(ConcernKind::NotAFile, "too deep".to_owned());
+                Some(format!("it lies more than {DEEPEST} directories deep"))
             } else {
-                match self.entry(path, room, &mut concern)? {
+                match self.entry(path, *kind, room, &mut concern)? {
                     Ok(entry) => {
                         room -= entry.size();
                         examined.entries.push(entry);
@@ -135,6 +141,7 @@ impl Examiner<'_> {
     fn entry(
         &self,
         path: &Path,
+        kind: ChangeKind,
         room: usize,
         concern: &mut impl FnMut(ConcernKind, String),
     ) -> io::Result<Result<Entry, String>> {
@@ -142,15 +149,11 @@ impl Examiner<'_> {
             Ok(before) => before,
             Err(reason) => return Ok(Err(reason)),
         };
-        let after = match self.after(path)? {
+        let after = match self.after(path, kind)? {
             Ok(after) => after,
             Err(reason) => {
-                if self
-                    .root
-                    .join(path)
-                    .symlink_metadata()
-                    .is_ok_and(|found| !found.is_file())
-                {
+                let found = self.root.join(path).symlink_metadata();
+                if found.map_or_else(|error| is_sealed(&error), |found| !found.is_file()) {
                     concern(ConcernKind::NotAFile, String::new());
                 }
                 return Ok(Err(reason));
@@ -220,13 +223,16 @@ impl Examiner<'_> {
         Ok(Ok(side))
     }
 
-    fn after(&self, path: &Path) -> io::Result<Result<Option<Side>, String>> {
+    fn after(&self, path: &Path, kind: ChangeKind) -> io::Result<Result<Option<Side>, String>> {
         use std::os::unix::fs::PermissionsExt as _;
 
         let full = self.root.join(path);
         let found = match fs::symlink_metadata(&full) {
             Ok(found) => found,
             Err(error) if is_absent(&error) => return Ok(Ok(None)),
+            Err(error) if is_sealed(&error) => {
+                return Ok(Err(format!("it could not be read: {}", error.kind())));
+            }
             Err(error) => return Err(at(&full, &error)),
         };
         if found.is_symlink() {
@@ -236,8 +242,13 @@ impl Examiner<'_> {
             return Ok(Ok(Some(Side { mode, content })));
         }
         if found.is_dir() {
-            // What is in it are changes of their own.
-            return Ok(Ok(None));
+            // What is in one that can be read are changes of their own.
+            return Ok(match kind {
+                ChangeKind::Deleted => Ok(None),
+                _ => {
+                    Err("it is a directory that cannot be read, or too deep for a path".to_owned())
+                }
+            });
         }
         if !found.is_file() {
             return Ok(Err("it is a FIFO, a socket or a device".to_owned()));

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use super::at;
 
 /// Removes a directory with everything in it, through no link. Directories without permissions, and trees deeper than
-/// paths can be long, are no obstacle. What cannot be removed does not keep the rest from going.
+/// paths can be long, are no obstacle. What cannot be removed does not keep the rest from going. What is mounted in the tree
+/// stays as it is: it is somebody else's, and the tree's directories above it stay too.
 ///
 /// # Errors
 /// Something could not be removed; the error names the first such path as it was met.
@@ -20,7 +21,7 @@ pub fn remove_tree(root: &Path) -> io::Result<()> {
         Err(error) => return Err(at(root, &error)),
     }
     // Every directory is moved up before it is looked into: no path becomes long, nothing is held open on the way, and the
-    // depth costs no stack, as it would in the standard library.
+    // depth costs no stack, as it would in the standard library. And no mount is entered: it cannot be moved.
     let mut first = None;
     let mut moved = 0_u64;
     let mut open = vec![root.to_path_buf()];
@@ -35,18 +36,22 @@ pub fn remove_tree(root: &Path) -> io::Result<()> {
                 continue;
             }
         };
+        // A directory that is moved within the one that is being read could be met twice.
+        let mut inner = Vec::new();
         for entry in entries.flatten() {
             let path = entry.path();
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if let Err(error) = fs::remove_file(&path) {
-                    first.get_or_insert(at(&path, &error));
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                inner.push(path);
+            } else if let Err(error) = fs::remove_file(&path) {
+                first.get_or_insert(at(&path, &error));
+            }
+        }
+        for path in inner {
+            match lift(root, &path, &mut moved) {
+                Ok(lifted) => open.push(lifted),
+                Err(error) => {
+                    first.get_or_insert(error);
                 }
-            } else if directory == root {
-                open.push(path);
-            } else {
-                // A directory that is moved has to be writable itself.
-                let _ = fs::set_permissions(&path, Permissions::from_mode(0o700));
-                open.push(lift(root, path, &mut moved));
             }
         }
         directories.push(directory);
@@ -61,8 +66,9 @@ pub fn remove_tree(root: &Path) -> io::Result<()> {
     first.map_or(Ok(()), Err)
 }
 
-/// Moves a directory to the top under a free name; where that fails it is taken where it stands.
-fn lift(root: &Path, path: PathBuf, moved: &mut u64) -> PathBuf {
+/// Moves a directory to the top under a free name. Where that fails it is taken where it stands, unless that is because
+/// something is mounted there.
+fn lift(root: &Path, path: &Path, moved: &mut u64) -> io::Result<PathBuf> {
     let free = loop {
         *moved += 1;
         let name = root.join(format!(".removed-{moved}"));
@@ -70,9 +76,21 @@ fn lift(root: &Path, path: PathBuf, moved: &mut u64) -> PathBuf {
             break name;
         }
     };
-    match fs::rename(&path, &free) {
-        Ok(()) => free,
-        Err(_) => path,
+    let mut renamed = fs::rename(path, &free);
+    if let Err(error) = &renamed
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        // A directory that is moved has to be writable itself.
+        let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
+        renamed = fs::rename(path, &free);
+    }
+    match renamed {
+        Ok(()) => Ok(free),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            let message = "something is mounted here; unmount it, and remove the directory";
+            Err(at(path, &io::Error::new(error.kind(), message)))
+        }
+        Err(_) => Ok(path.to_path_buf()),
     }
 }
 
@@ -80,6 +98,7 @@ fn lift(root: &Path, path: PathBuf, moved: &mut u64) -> PathBuf {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::walk::make_deep;
     use super::*;
 
     #[test]
@@ -104,17 +123,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
-        // Built from the inside out, as paths of this length cannot be named.
-        let name = "d".repeat(200);
-        let spare = dir.path().join("spare");
-        fs::create_dir(&spare).unwrap();
-        for _ in 0..1500 {
-            let outer = dir.path().join("outer");
-            fs::create_dir(&outer).unwrap();
-            fs::rename(&spare, outer.join(&name)).unwrap();
-            fs::rename(&outer, &spare).unwrap();
-        }
-        fs::rename(&spare, root.join(&name)).unwrap();
+        make_deep(&root, &"d".repeat(200), 1500);
         remove_tree(&root).unwrap();
         assert!(!root.exists());
     }

@@ -66,7 +66,7 @@ fn remove(root: &Path, taken: &dyn Fn(&Path) -> bool) -> io::Result<()> {
         if entry.is_git() && relative.components().count() == 1 {
             return Ok(false);
         }
-        if entry.kind != Kind::Directory && taken(relative) {
+        if !matches!(entry.kind, Kind::Directory | Kind::Sealed) && taken(relative) {
             fs::remove_file(&entry.path).map_err(|error| at(&entry.path, &error))?;
         }
         Ok(true)

@@ -1,4 +1,5 @@
 //! Workspaces: patches that apply, tasks side by side, and nothing left behind.
 
 mod patch;
+mod shapes;
 pub(crate) mod worktree;

@@ -50,7 +50,7 @@ fn warnings(run: &Run, task: &str) -> String {
 }
 
 /// What is left in the temporary directory of the runner.
-fn left(sandbox: &Sandbox) -> Vec<String> {
+pub(crate) fn left(sandbox: &Sandbox) -> Vec<String> {
     let entries = fs::read_dir(sandbox.path().join("tmp")).unwrap();
     entries
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
