@@ -121,7 +121,9 @@ impl TaskSummary {
         } else {
             before == trial && !is_verdict
         };
-        if !makes_up {
+        if makes_up {
+            self.make_up(outcome);
+        } else {
             self.standing = self.standing.with(outcome);
             if outcome.verdict() == Verdict::Errored {
                 self.standing.unmeasured.insert(before, outcome);
@@ -133,8 +135,6 @@ impl TaskSummary {
                 *errored = errored.saturating_sub(1);
                 self.make_up(outcome);
             }
-        } else {
-            self.make_up(outcome);
         }
         self.judge_trials();
     }
