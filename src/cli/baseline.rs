@@ -1,6 +1,7 @@
 //! `--baseline` and `--gate`: what a run is compared with, and what of that fails it.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use crate::cli::args::BaselineArgs;
 use crate::cli::settings::Settings;
@@ -8,7 +9,7 @@ use crate::cli::{fail, say};
 use crate::outcome::Exit;
 use crate::report::baseline::{self, Snapshot};
 use crate::report::summary::Gate;
-use crate::report::{files, run_dir};
+use crate::report::{RunPlan, files, run_dir};
 use crate::task::Task;
 use crate::text;
 
@@ -91,6 +92,24 @@ pub(super) fn cover(snapshot: &Snapshot, tasks: &[Task]) -> Result<(), Exit> {
         text::some(&new, NAMED)
     ));
     Ok(())
+}
+
+/// Tells tasks that are gone from those that the run did not ask for. `base` is where task files are relative to; where none of
+/// the run's own is found there, nothing is known of the others either, and none of them is called gone.
+pub(super) fn select(snapshot: &mut Snapshot, plan: &RunPlan, base: &Path) {
+    // Without `.` in it: `tasks/a.yaml` and `./tasks/a.yaml` are one file.
+    let place = |file: &str| base.join(file).components().collect::<PathBuf>();
+    let of_plan = plan.tasks.iter().map(|task| &task.file);
+    let read: HashSet<PathBuf> = of_plan
+        .chain(plan.left_out.values())
+        .map(|file| place(file))
+        .collect();
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let is_at_home = read.iter().any(|path| is_there(path));
+    snapshot.select(plan, |file| {
+        let path = place(file);
+        read.contains(&path) || (is_at_home && !is_there(&path))
+    });
 }
 
 /// Keeps the baseline with the run, so that reports that are made again say the same.

@@ -106,7 +106,16 @@ fn chosen(mut loaded: Loaded, filter: &str) -> Result<Loaded, Exit> {
         .iter()
         .flat_map(|task| task.tags.iter().cloned())
         .collect();
-    loaded.tasks.retain(|task| filter.chooses(task));
+    let (chosen, others) = loaded
+        .tasks
+        .into_iter()
+        .partition(|task| filter.chooses(task));
+    loaded.tasks = chosen;
+    let others: Vec<Task> = others;
+    loaded.left_out = others
+        .into_iter()
+        .map(|task| (task.name, task.file))
+        .collect();
     if loaded.tasks.is_empty() {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();

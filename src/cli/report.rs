@@ -8,6 +8,7 @@ use crate::cli::settings::Settings;
 use crate::cli::{baseline, fail, load, run, say};
 use crate::file;
 use crate::outcome::Exit;
+use crate::report::RunPlan;
 use crate::report::baseline::{Snapshot, compare};
 use crate::report::merge::{self, Member};
 use crate::report::run_dir;
@@ -30,7 +31,7 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
         (Some(out), dirs) => merged(dirs, out, args, settings),
         (None, [dir]) => {
             match baseline::of_report(&args.baseline, &settings.base.join(dir), settings) {
-                Ok(before) => again(dir, before.as_ref(), args, settings),
+                Ok(before) => again(dir, before, args, settings),
                 Err(exit) => exit,
             }
         }
@@ -47,14 +48,17 @@ pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
 /// Joins, keeps with the result what it is compared with, and makes its reports.
 fn merged(dirs: &[PathBuf], out: &Path, args: &ReportArgs, settings: &Settings) -> Exit {
     // Before the directory is emptied: it may be the baseline itself.
-    let named = match baseline::named(&args.baseline, settings) {
+    let mut named = match baseline::named(&args.baseline, settings) {
         Ok(named) => named,
         Err(exit) => return exit,
     };
-    let of_shards = match join(dirs, out, settings) {
-        Ok(of_shards) => of_shards,
+    let (plan, of_shards) = match join(dirs, out, settings) {
+        Ok(joined) => joined,
         Err((exit, message)) => return fail(exit, &message),
     };
+    if let Some(named) = &mut named {
+        baseline::select(named, &plan, &settings.base);
+    }
     let target = settings.base.join(out);
     if let Some(snapshot) = named.as_ref().or(of_shards.as_ref())
         && let Err(exit) = baseline::store(snapshot, &target)
@@ -66,12 +70,12 @@ fn merged(dirs: &[PathBuf], out: &Path, args: &ReportArgs, settings: &Settings) 
         None => baseline::of_report(&args.baseline, &target, settings),
     };
     match before {
-        Ok(before) => again(out, before.as_ref(), args, settings),
+        Ok(before) => again(out, before, args, settings),
         Err(exit) => exit,
     }
 }
 
-fn again(dir: &Path, before: Option<&Snapshot>, args: &ReportArgs, settings: &Settings) -> Exit {
+fn again(dir: &Path, before: Option<Snapshot>, args: &ReportArgs, settings: &Settings) -> Exit {
     let directory = settings.base.join(dir);
     match run_dir::load(&directory) {
         Ok(mut loaded) => {
@@ -79,8 +83,12 @@ fn again(dir: &Path, before: Option<&Snapshot>, args: &ReportArgs, settings: &Se
                 say(&format!("warning: {damage}"));
             }
             loaded.summary.dir = dir.to_string_lossy().into_owned();
-            if let Some(before) = before {
-                compare(&mut loaded.summary, before);
+            if let Some(mut before) = before {
+                // What is stored was judged where the run was made.
+                if args.baseline.baseline.is_some() {
+                    baseline::select(&mut before, &loaded.plan, &settings.base);
+                }
+                compare(&mut loaded.summary, &before);
             }
             let exit = run::conclude(
                 &loaded.summary,
@@ -128,13 +136,13 @@ fn directories(arguments: &[PathBuf], base: &Path) -> Result<Vec<PathBuf>, Strin
     Ok(found)
 }
 
-/// Makes one run directory out of those of shards. What is missing is in its plan, so that every report tells it. Returns what
-/// the shards were compared with.
+/// Makes one run directory out of those of shards. What is missing is in its plan, so that every report tells it. Returns the
+/// plan, and what the shards were compared with.
 fn join(
     dirs: &[PathBuf],
     out: &Path,
     settings: &Settings,
-) -> Result<Option<Snapshot>, (Exit, String)> {
+) -> Result<(RunPlan, Option<Snapshot>), (Exit, String)> {
     let target = settings.base.join(out);
     let physical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let members: Vec<Member> = dirs
@@ -186,7 +194,7 @@ fn join(
     for what in skipped {
         say(&format!("warning: {what}"));
     }
-    Ok(of_shards)
+    Ok((joined.plan, of_shards))
 }
 
 /// Whether a run holds the directory's lock.

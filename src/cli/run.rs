@@ -1,6 +1,6 @@
 //! `agent-batch TASK...`: run tasks, write every report, return the exit code that tells the truth.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +39,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     // Before the run directory is emptied: it may be the baseline itself.
     let Opened {
-        before,
+        mut before,
         configuration,
         loaded,
     } = match open(args, settings) {
@@ -54,15 +54,24 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         out,
         summary,
         lock: _lock,
-    } = match prepare(loaded.tasks, &limits, &gate, args, settings, &clock) {
+    } = match prepare(
+        loaded.tasks,
+        loaded.left_out,
+        &limits,
+        &gate,
+        args,
+        settings,
+        &clock,
+    ) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return Exit::Passed,
         Err((exit, message)) => return fail(exit, &message),
     };
-    if let Some(before) = &before
-        && let Err(exit) = baseline::store(before, &out)
-    {
-        return exit;
+    if let Some(before) = &mut before {
+        baseline::select(before, &summary.plan, &configuration.base);
+        if let Err(exit) = baseline::store(before, &out) {
+            return exit;
+        }
     }
     let summary = Arc::new(Mutex::new(Fold(summary)));
     let screen = Screen::new(args, settings, jobs.len());
@@ -390,6 +399,7 @@ struct Prepared {
 /// Makes the plan, takes the run directory and chooses what is left to do. `None`: the plan was only to be shown.
 fn prepare(
     tasks: Vec<Task>,
+    left_out: BTreeMap<String, String>,
     limits: &BatchLimits,
     gate: &Arc<Gate>,
     args: &RunArgs,
@@ -404,6 +414,7 @@ fn prepare(
         args.jobs.into(),
         tasks.iter().map(plan::planned).collect(),
     );
+    plan.left_out = left_out;
     if args.plan.list {
         dealing.deal(&mut plan);
         plan::list(&plan, args.plan.list_format);

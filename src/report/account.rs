@@ -271,6 +271,9 @@ fn baseline_lines(summary: &Summary) -> Vec<String> {
         })
         .collect();
     counts.push(format!("{} removed", baseline.removed.total));
+    if !baseline.not_selected.is_empty() {
+        counts.push(format!("{} not selected", baseline.not_selected.total));
+    }
     let source = text::one_line(&baseline.source, 200);
     let age = baseline
         .started_at

@@ -4,13 +4,14 @@
 //! the run directory, so that reports that are made again say the same. [`compare`] is the fold; what the result means for
 //! the exit code stands with the [summary](super::summary).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use super::plan::RunPlan;
 use super::run_dir;
 use super::summary::{
     Baseline, Before, Class, Compared, Gate, Kept, Measure, Shift, Summary, TaskSummary,
@@ -45,6 +46,9 @@ pub struct Snapshot {
     pub gate: Vec<Gate>,
     /// The tasks, by name.
     pub tasks: BTreeMap<String, Before>,
+    /// Those of them that the run did not ask for, see [`Snapshot::select`].
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub not_selected: BTreeSet<String>,
 }
 
 /// A baseline that cannot be used.
@@ -89,6 +93,8 @@ struct Document {
 #[derive(Deserialize)]
 struct DocumentTask {
     name: String,
+    #[serde(default)]
+    file: String,
     outcome: Outcome,
     #[serde(default)]
     flaky: bool,
@@ -119,6 +125,7 @@ pub fn read(path: &Path, source: &str, gate: Vec<Gate>) -> Result<Snapshot, Base
         started_at: Some(started_at),
         gate,
         tasks,
+        not_selected: BTreeSet::new(),
     })
 }
 
@@ -154,6 +161,7 @@ fn from_document(path: &Path) -> Result<Found, BaselineError> {
     }
     let tasks = document.tasks.into_iter().map(|task| {
         let before = Before {
+            file: task.file,
             outcome: task.outcome,
             flaky: task.flaky,
             steps: task.steps,
@@ -167,6 +175,7 @@ fn from_document(path: &Path) -> Result<Found, BaselineError> {
 /// What later runs will see of a task.
 fn before(task: &TaskSummary) -> Before {
     Before {
+        file: task.file.clone(),
         outcome: task.outcome,
         flaky: is_flaky(task),
         steps: task.steps,
@@ -194,9 +203,11 @@ pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
             shifts: before.map_or_else(Vec::new, |before| shifts(before, task)),
         });
     }
-    let mut removed = Kept::default();
-    for name in snapshot.tasks.keys() {
-        if !summary.plan.tasks.iter().any(|task| task.name == *name) {
+    let (mut removed, mut not_selected) = (Kept::default(), Kept::default());
+    for name in snapshot.unplanned(&summary.plan) {
+        if snapshot.not_selected.contains(name) {
+            not_selected.push(name.clone());
+        } else {
             removed.push(name.clone());
         }
     }
@@ -205,6 +216,7 @@ pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
         started_at: snapshot.started_at,
         gate: snapshot.gate.clone(),
         removed,
+        not_selected,
     });
 }
 
@@ -236,6 +248,24 @@ fn shifts(before: &Before, task: &TaskSummary) -> Vec<Shift> {
 }
 
 impl Snapshot {
+    /// Notes which tasks a run could not have, because it did not ask for them: those that its filter left out, and those of
+    /// task files that it did not read. What is left of the tasks that the plan does not have was removed. `is_searched` says
+    /// of a task file of the baseline that all its tasks are known now: it was read, or it is gone.
+    pub fn select(&mut self, plan: &RunPlan, is_searched: impl Fn(&str) -> bool) {
+        let not_asked = self.unplanned(plan).filter(|name| {
+            let file = self.tasks.get(*name).map_or("", |before| &before.file);
+            plan.left_out.contains_key(*name) || !is_searched(file)
+        });
+        self.not_selected = not_asked.cloned().collect();
+    }
+
+    /// The tasks that a plan does not have.
+    fn unplanned(&self, plan: &RunPlan) -> impl Iterator<Item = &String> {
+        let planned: HashSet<String> = plan.tasks.iter().map(|task| task.name.clone()).collect();
+        let names = self.tasks.keys();
+        names.filter(move |name| !planned.contains(*name))
+    }
+
     /// The content of `baseline.json` in a run directory.
     ///
     /// # Errors

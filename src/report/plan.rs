@@ -40,6 +40,10 @@ pub struct RunPlan {
     /// are of another task, and count for nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub superseded: BTreeMap<String, u32>,
+    /// Tasks of the same task files that a filter left out: name and file. They are no part of the plan; without them a
+    /// comparison with another run would take them for removed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, String>,
     /// The tasks, in the order of the plan. Names are unique.
     pub tasks: Vec<PlannedTask>,
 }
@@ -171,6 +175,7 @@ impl RunPlan {
             shard: None,
             merge: None,
             superseded: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             tasks,
         }
     }

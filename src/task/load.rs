@@ -92,6 +92,8 @@ pub struct Loaded {
     pub batch: BatchLimits,
     /// What is doubtful, and stops nothing.
     pub warnings: Vec<Diagnostic>,
+    /// The tasks of the files that a caller left out afterwards: name and file. Loading itself leaves none out.
+    pub left_out: BTreeMap<String, String>,
 }
 
 /// Loads task files, with `agent-batch.yaml` if there is one. Nothing is started and the network is not used.
@@ -157,6 +159,7 @@ pub fn load(
             tasks,
             batch,
             warnings: findings.warnings,
+            left_out: BTreeMap::new(),
         })
     } else {
         Err(findings.errors)

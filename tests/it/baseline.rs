@@ -233,6 +233,72 @@ fn tasks_of_other_shards_are_not_removed() {
     }
 }
 
+/// The names of the baseline's tasks that are gone, and of those that were not asked for.
+fn absent(run: &Run) -> [Vec<String>; 2] {
+    let summary = run.summary();
+    ["removed", "not_selected"].map(|list| {
+        let names = summary["baseline"][list]["items"].as_array().unwrap();
+        let names = names.iter().map(|name| name.as_str().unwrap().to_owned());
+        names.collect()
+    })
+}
+
+#[test]
+fn only_what_is_gone_is_removed_and_what_was_not_asked_for_is_not() {
+    let sandbox = with_baseline().file(
+        "tasks/many.yaml",
+        "model: scripted/kept.replies\nmatrix: { letter: [a, b] }\nprompt: \"{{ matrix.letter }}\"\nworkspace: { isolation: copy }\n",
+    );
+    let others = ["broken", "failing", "fixed"];
+    sandbox.call(&["tasks", "--out", "before"]).exit(1);
+    sandbox.call(&["tasks", "--out", "all"]).exit(1);
+    // One task of a file that stays, and one with its file.
+    let text = std::fs::read_to_string(sandbox.path().join("tasks/many.yaml")).unwrap();
+    let sandbox = sandbox.file("tasks/many.yaml", text.replace("[a, b]", "[b]"));
+    std::fs::remove_file(sandbox.path().join("tasks/new.yaml")).unwrap();
+    let gone = ["many.a", "new"];
+    let compared = ["--baseline", "before"];
+    let call = |args: &[&str]| sandbox.call(&[args, &compared].concat());
+
+    let run = call(&["tasks", "--filter", "name(kept)"]);
+    let mut left: Vec<&str> = others.to_vec();
+    left.push("many.b");
+    assert_eq!(absent(&run), [gone.to_vec(), left.clone()]);
+    let told = "2 removed, 4 not selected";
+    assert!(run.stdout().contains(told), "{}", run.stdout());
+    let again = sandbox.call(&["report", "agent-batch-results"]);
+    assert_eq!(again.summary(), run.summary());
+
+    // Files that were not named are there, or are not.
+    let run = call(&["./tasks/kept.yaml"]);
+    left.insert(3, "many.a");
+    assert_eq!(absent(&run), [vec!["new"], left]);
+    let run = call(&["tasks/kept.yaml", "tasks/many.yaml"]);
+    assert_eq!(absent(&run), [gone.to_vec(), others.to_vec()]);
+    let run = call(&["tasks"]);
+    assert_eq!(absent(&run), [gone.to_vec(), Vec::new()]);
+
+    // A merge that names its baseline knows the same; elsewhere nothing is known of files that were not read.
+    for (number, shard) in [("one", "1/2"), ("two", "2/2")] {
+        let args = ["tasks", "--filter", "name(kept) | name(fixed)"];
+        sandbox.call(&[&args[..], &["--shard", shard, "--out", number]].concat());
+    }
+    let merge = ["report", "one", "two", "--out", "merged"];
+    let run = call(&merge);
+    let summary = run.read("merged/summary.json");
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let baseline = &summary["baseline"];
+    assert_eq!(baseline["removed"]["items"], serde_json::json!(gone));
+    let left = serde_json::json!(["broken", "failing", "many.b"]);
+    assert_eq!(baseline["not_selected"]["items"], left);
+    std::fs::rename(sandbox.path().join("tasks"), sandbox.path().join("moved")).unwrap();
+    call(&["report", "merged"]);
+    let summary = std::fs::read(sandbox.path().join("merged/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
+    let baseline = &summary["baseline"];
+    assert_eq!(baseline["removed"]["items"], serde_json::json!(["many.a"]));
+}
+
 #[test]
 fn the_run_directory_itself_may_be_the_baseline() {
     let sandbox = tasks(Sandbox::new(), &[("task", DONE)]);

@@ -130,7 +130,8 @@ fn baseline(summary: &Summary, baseline: &Baseline) -> Markup {
                 @if index == 0 { ": " } @else { ", " }
                 (count) " " (class.name())
             }
-            @if !baseline.removed.is_empty() { ", " (baseline.removed.total) " no longer planned" }
+            @if !baseline.removed.is_empty() { ", " (baseline.removed.total) " removed" }
+            @if !baseline.not_selected.is_empty() { ", " (baseline.not_selected.total) " not selected" }
         }
     }
 }

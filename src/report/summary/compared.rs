@@ -22,8 +22,11 @@ pub struct Baseline {
     pub started_at: Option<OffsetDateTime>,
     /// What fails the run, in place of any failure. Empty: any failure does, and the comparison is only shown.
     pub gate: Vec<Gate>,
-    /// Tasks of the baseline that this run did not plan.
+    /// Tasks of the baseline that the task files no longer have.
     pub removed: Kept<String>,
+    /// Tasks of the baseline that this run did not ask for: `--filter` left them out, or their task file was not named. They
+    /// may be there or not.
+    pub not_selected: Kept<String>,
 }
 
 /// What fails a run that is compared with a baseline.
@@ -112,6 +115,9 @@ pub struct Compared {
 /// A task of the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Before {
+    /// The task file, as it was named then; empty where that is not known.
+    #[serde(default)]
+    pub file: String,
     /// How it ended.
     pub outcome: Outcome,
     /// Whether it passed only after another try had not.

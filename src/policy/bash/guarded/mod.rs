@@ -5,9 +5,13 @@
 //! that is exact, or whose own words name the option, lifts the guard. The table is read by `options`, which knows
 //! about abbreviations and bundles.
 
-mod build;
 mod git;
+mod javascript;
+mod managed;
+mod native;
 mod net;
+mod python;
+mod scripting;
 mod text;
 
 /// How a tool reads its options.
@@ -37,6 +41,8 @@ pub(super) enum Extra {
     NoWord(&'static [&'static str]),
     /// All operands are written.
     OperandsWritten,
+    /// All operands have to lie in the workspace.
+    OperandsInside,
     /// The second operand is written: `uniq`, whose options take numbers.
     SecondOperandWritten,
     /// As before, for `xxd` with its options of its own kind.
@@ -135,7 +141,16 @@ pub(super) const GIT_GLOBAL_HARMLESS: [&str; 7] = [
 ];
 
 /// The table. Rows of one head add up.
-const TABLES: [&[Guard]; 4] = [git::TABLE, text::TABLE, net::TABLE, build::TABLE];
+const TABLES: [&[Guard]; 8] = [
+    git::TABLE,
+    text::TABLE,
+    net::TABLE,
+    native::TABLE,
+    javascript::TABLE,
+    python::TABLE,
+    managed::TABLE,
+    scripting::TABLE,
+];
 
 fn table() -> impl Iterator<Item = &'static Guard> {
     TABLES.into_iter().flatten()
