@@ -152,6 +152,9 @@ pub(crate) fn documented(sandbox: &Sandbox, command: &str) -> Run {
 #[test]
 fn every_command_in_the_documents_works() {
     let sandbox = examples();
+    // The README's own task is none of the examples. Its workspace is this world, which must not hold the home.
+    let first_task = Sandbox::new().env("HOME", "/nonexistent");
+    documents::write_named_files(&first_task, &documents::read("README.md"));
     let mut ran = 0;
     for document in documents::all() {
         // Its example stands in the page, and has a test of its own.
@@ -168,16 +171,16 @@ fn every_command_in_the_documents_works() {
             }
             // A key is nothing that a test has.
             let code = i32::from(command.starts_with("ANTHROPIC_API_KEY=")) * 3;
-            let command = command
-                .replace(
-                    "ANTHROPIC_API_KEY=...",
-                    "ANTHROPIC_BASE_URL=http://127.0.0.1:1 ANTHROPIC_API_KEY=none-here",
-                )
-                .replace(
-                    "tasks/live/anthropic.yaml",
-                    "tasks/live/anthropic.yaml --max-tries 1",
-                );
-            documented(&sandbox, &command).exit(code);
+            let command = command.replace(
+                "ANTHROPIC_API_KEY=...",
+                "ANTHROPIC_BASE_URL=http://127.0.0.1:1 ANTHROPIC_API_KEY=none-here",
+            ) + if code == 0 { "" } else { " --max-tries 1" };
+            let world = if command.contains("tasks/fix-parser.yaml") {
+                &first_task
+            } else {
+                &sandbox
+            };
+            documented(world, &command).exit(code);
             ran += 1;
         }
     }
