@@ -372,3 +372,87 @@ fn the_scripted_example_passes_can_be_recorded_and_is_an_error_when_it_runs_out(
     let run = sandbox.call(&["tasks/bump.yaml"]).exit(3);
     assert!(run.stdout().contains("`Python 2.7`"), "{}", run.stdout());
 }
+
+#[test]
+fn every_option_and_every_command_is_documented() {
+    let sandbox = Sandbox::new();
+    let page = read("docs/command-line.md");
+    let mut documented = BTreeSet::new();
+    for word in page.split(['`', ' ', '\n']) {
+        if word.starts_with("--") && word != "--help" {
+            documented.insert(word.to_owned());
+        }
+    }
+    let mut known = BTreeSet::new();
+    let commands = ["check", "explain", "report", "show", "export", "schema"];
+    for arguments in [vec!["--help"]]
+        .into_iter()
+        .chain(commands.map(|command| vec![command, "--help"]))
+    {
+        let help = sandbox.call(&arguments).exit(0).stdout();
+        for line in help.lines().map(str::trim_start) {
+            let option = line.split([' ', '\n']).find(|word| word.starts_with("--"));
+            if line.starts_with('-') {
+                known.extend(option.map(str::to_owned));
+            }
+        }
+        if let [command, _] = arguments.as_slice() {
+            assert!(page.contains(&format!("| `{command}")), "{command}");
+        }
+    }
+    known.remove("--help");
+    known.remove("--version");
+    assert!(known.len() > 30, "{known:?}");
+    assert_eq!(documented, known);
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let kept = line.trim_start_matches('#').trim().chars();
+            kept.filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .collect::<String>()
+                .to_lowercase()
+                .replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere_and_the_index_to_every_page() {
+    let mut from_the_index = BTreeSet::new();
+    let mut checked = 0;
+    for document in all() {
+        let text = read(&document);
+        let base = root().join(&document);
+        let base = base.parent().unwrap();
+        let links = text.split("](").skip(1);
+        for link in links.map(|rest| rest.split(')').next().unwrap()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                root().join(&document)
+            } else {
+                base.join(path)
+            };
+            assert!(target.exists(), "{document}: `{link}`");
+            if !anchor.is_empty() {
+                let page = fs::read_to_string(&target).unwrap();
+                assert!(anchors(&page).contains(anchor), "{document}: `{link}`");
+            }
+            if document == "docs/README.md" {
+                from_the_index.insert(format!("docs/{path}"));
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "{checked} links were found");
+    for page in all() {
+        let is_listed = !page.starts_with("docs/") || page == "docs/README.md";
+        assert!(is_listed || from_the_index.contains(&page), "{page}");
+    }
+}
