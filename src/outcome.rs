@@ -319,6 +319,13 @@ impl Outcome {
         self.row().name
     }
 
+    /// Whether an attempt was ended from outside, before the task was tried to its end: the runner was killed or
+    /// interrupted. It says nothing about the task, so a later pass is no sign of flakiness.
+    #[must_use]
+    pub fn is_cut_off(self) -> bool {
+        matches!(self, Self::Unfinished | Self::Cancelled | Self::NotRun)
+    }
+
     /// What the task's gate makes of it.
     #[must_use]
     pub fn verdict(self) -> Verdict {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ pub(super) async fn run(
     batch: Arc<Batch>,
     place: usize,
     number: Number,
+    copied: &UnboundedSender<usize>,
     shutdown: &Shutdown,
 ) -> Outcome {
     let Some(job) = batch.jobs.get(place) else {
@@ -57,7 +59,7 @@ pub(super) async fn run(
     };
     let began = batch.clock.start();
     let work = attempt
-        .oversee(place, &emitter, calls, &batch, shutdown)
+        .oversee(place, &emitter, calls, &batch, copied, shutdown)
         .await;
     let finished = attempt.last_event(work, began.elapsed_millis());
     let outcome = finished.outcome;
@@ -133,6 +135,7 @@ impl<'a> Attempt<'a> {
         emitter: &Emitter,
         calls: Arc<Mutex<CallLog>>,
         batch: &Arc<Batch>,
+        copied: &UnboundedSender<usize>,
         shutdown: &Shutdown,
     ) -> Work {
         let (interrupt, _clock) = Interrupt::start(shutdown, self.task.limits.timeout);
@@ -140,6 +143,11 @@ impl<'a> Attempt<'a> {
         let mut work = tokio::spawn({
             let (batch, emitter) = (Arc::clone(batch), emitter.clone());
             let (interrupt, shutdown) = (interrupt.clone(), shutdown.clone());
+            let copied = copied.clone();
+            // Nobody waits for it any more where nobody hears it.
+            let has_copied = move || {
+                let _ = copied.send(place);
+            };
             let number = Number {
                 attempt: self.number,
                 trial: self.trial,
@@ -148,7 +156,7 @@ impl<'a> Attempt<'a> {
                 let job = batch.jobs.get(place);
                 let job = job.ok_or_else(|| io::Error::other("there is no such task"))?;
                 Attempt::new(&batch, job, number)
-                    .work(&emitter, &calls, &interrupt, &phase, &shutdown)
+                    .work(&emitter, &calls, &interrupt, &phase, &shutdown, has_copied)
                     .await
             }
         });
@@ -185,12 +193,14 @@ impl<'a> Attempt<'a> {
         interrupt: &Interrupt,
         phase: &watch::Sender<Phase>,
         shutdown: &Shutdown,
+        has_copied: impl FnOnce() + Send,
     ) -> io::Result<Work> {
         let began = self.batch.clock.start();
         let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
         let prepared = self.prepare(interrupt.token()).await;
+        has_copied();
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);

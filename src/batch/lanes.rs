@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::task::Task;
 use crate::workspace::Isolation;
 
-/// A task's hold on the directories that it works in: its workspace, unless that is its own, and those beside it.
+/// A task's hold on the directories that it works in: its workspace, unless that is its own, and those beside it. One that
+/// works on a copy holds the source as a reader while it copies ([`Hold::once_copied`]): a copy of a directory in which
+/// somebody writes would hold half of what they did. A worktree is made of a commit, which nobody changes.
 ///
 /// Those beside count because what one task's processes do there would be in the way of another one's sandbox: between the
 /// look at a path and its mount a directory could become a link.
@@ -13,13 +15,26 @@ use crate::workspace::Isolation;
 pub(super) struct Hold<'a> {
     workspace: Option<&'a Path>,
     beside: &'a [PathBuf],
+    /// Whether the task may write in these.
     writes: bool,
+    /// What a copy is still to be made of.
+    copied: Option<&'a Path>,
 }
 
 impl<'a> Hold<'a> {
-    fn places(self) -> impl Iterator<Item = &'a Path> {
+    /// What is held when the copy is made, if anything.
+    pub(super) fn once_copied(self) -> Option<Self> {
+        let is_empty = self.workspace.is_none() && self.beside.is_empty();
+        let copied = None;
+        (!is_empty).then_some(Self { copied, ..self })
+    }
+
+    /// The directories, and whether the task may write there.
+    fn places(self) -> impl Iterator<Item = (&'a Path, bool)> {
         let beside = self.beside.iter().map(PathBuf::as_path);
-        self.workspace.into_iter().chain(beside)
+        let own = self.workspace.into_iter().chain(beside);
+        let copied = self.copied.map(|source| (source, false));
+        own.map(move |place| (place, self.writes)).chain(copied)
     }
 }
 
@@ -30,6 +45,16 @@ impl<'a> Hold<'a> {
             workspace: Some(place),
             beside: &[],
             writes: true,
+            copied: None,
+        }
+    }
+
+    pub(super) fn copier(source: &'a Path) -> Self {
+        Self {
+            workspace: None,
+            beside: &[],
+            writes: true,
+            copied: Some(source),
         }
     }
 }
@@ -49,7 +74,7 @@ pub(super) fn waiting<'a>(holds: impl Iterator<Item = Option<Hold<'a>>>) -> usiz
     count
 }
 
-/// What a task holds while it runs; an isolated one without additional directories holds nothing.
+/// What a task holds from its start; a worktree without additional directories holds nothing.
 ///
 /// A task only reads if its tools only read and nothing else of it runs in the directory: no check that is a command, no
 /// hook.
@@ -59,23 +84,27 @@ pub(super) fn hold(task: &Task) -> Option<Hold<'_>> {
         && task.hooks.is_empty()
         && !task.checks.iter().any(|check| check.starts_processes());
     let shared = task.isolation == Isolation::None;
-    (shared || !task.additional.is_empty()).then_some(Hold {
+    let copied = task.isolation == Isolation::Copy;
+    (shared || copied || !task.additional.is_empty()).then_some(Hold {
         workspace: shared.then_some(&task.workspace),
         beside: &task.additional,
         writes: !only_reads,
+        copied: copied.then_some(&task.workspace),
     })
 }
 
-/// Whether one task has to wait for the other: their directories overlap, and at least one of them writes.
+/// Whether one task has to wait for the other: directories of theirs overlap, and at least one of them writes there.
 pub(super) fn conflict(one: Option<Hold<'_>>, other: Option<Hold<'_>>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
-    let overlap = |place: &Path| {
+    let meets = |(place, writes): (&Path, bool)| {
         let mut others = other.places();
-        others.any(|other| place.starts_with(other) || other.starts_with(place))
+        others.any(|(other, other_writes)| {
+            (writes || other_writes) && (place.starts_with(other) || other.starts_with(place))
+        })
     };
-    (one.writes || other.writes) && one.places().any(overlap)
+    one.places().any(meets)
 }
 
 #[cfg(test)]
@@ -89,6 +118,7 @@ mod tests {
                 workspace: Some(Path::new(place)),
                 beside: &[],
                 writes,
+                copied: None,
             })
         };
         assert!(conflict(hold("/w", true), hold("/w", true)));
@@ -100,6 +130,22 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_not_made_of_a_directory_in_which_somebody_writes() {
+        let copier = Hold::copier(Path::new("/w/sub"));
+        let writer = Hold::writer(Path::new("/w"));
+        assert!(conflict(Some(copier), Some(writer)));
+        assert!(conflict(Some(writer), Some(copier)));
+        let reader = Hold {
+            writes: false,
+            ..writer
+        };
+        assert!(!conflict(Some(copier), Some(reader)));
+        assert!(!conflict(Some(copier), Some(copier)));
+        assert!(!conflict(copier.once_copied(), Some(writer)));
+        assert_eq!(writer.once_copied(), Some(writer));
+    }
+
+    #[test]
     fn a_directory_beside_the_workspace_is_held_too() {
         let (cache, other) = ([PathBuf::from("/cache")], [PathBuf::from("/other")]);
         let beside = |beside, writes| {
@@ -107,6 +153,7 @@ mod tests {
                 workspace: None,
                 beside,
                 writes,
+                copied: None,
             })
         };
         assert!(conflict(beside(&cache, true), beside(&cache, true)));

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 
 use self::course::Course;
@@ -162,6 +163,7 @@ impl Batch {
                 queue.add(place);
             }
         }
+        let (tell, mut copied) = mpsc::unbounded_channel();
         let mut busy: HashMap<Id, usize> = HashMap::new();
         let mut running = JoinSet::new();
         let mut lost = 0;
@@ -175,7 +177,9 @@ impl Batch {
                 };
                 let number = course.next();
                 let (batch, shutdown) = (Arc::clone(self), shutdown.clone());
-                let attempt = async move { attempt::run(batch, place, number, &shutdown).await };
+                let tell = tell.clone();
+                let attempt =
+                    async move { attempt::run(batch, place, number, &tell, &shutdown).await };
                 busy.insert(running.spawn(attempt).id(), place);
             }
             if let Some(reason) = self.obstacle(shutdown, lost) {
@@ -183,6 +187,10 @@ impl Batch {
             }
             let ended = tokio::select! {
                 ended = running.join_next_with_id() => ended,
+                Some(place) = copied.recv() => {
+                    queue.has_copied(place);
+                    continue;
+                }
                 () = shutdown.ending().cancelled(), if !queue.is_empty() => continue,
             };
             let (id, outcome) = match ended {
@@ -194,6 +202,10 @@ impl Batch {
                     (error.id(), Outcome::Unfinished)
                 }
             };
+            // What an attempt told before its end must not be taken for a word of the task's next one.
+            while let Ok(place) = copied.try_recv() {
+                queue.has_copied(place);
+            }
             let Some(place) = busy.remove(&id) else {
                 continue;
             };

@@ -1,10 +1,10 @@
 //! Which task may start next. Pure.
 //!
 //! It is always the first one of the plan that nothing stands against: a task that writes in a directory without isolation
-//! has that for itself, and a group may have so many tasks at the same time. A task that has to wait is parked with what it
+//! has that for itself, one that works on a copy waits with copying until nobody writes there, and a group may have so many tasks at the same time. A task that has to wait is parked with what it
 //! waits for and looked at again only when that ends, so that a long plan costs no more than a short one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::lanes::{self, Hold};
 use crate::task::Task;
@@ -16,8 +16,8 @@ pub(super) struct Queue<'a> {
     groups: HashMap<&'a str, Room>,
     ready: BTreeSet<usize>,
     parked: HashMap<Obstacle<'a>, Vec<usize>>,
-    /// Running tasks that hold a directory.
-    holding: HashSet<usize>,
+    /// What running tasks hold.
+    holding: HashMap<usize, Hold<'a>>,
 }
 
 struct Entry<'a> {
@@ -60,7 +60,7 @@ impl<'a> Queue<'a> {
                 .collect(),
             ready: BTreeSet::new(),
             parked: HashMap::new(),
-            holding: HashSet::new(),
+            holding: HashMap::new(),
         }
     }
 
@@ -78,8 +78,8 @@ impl<'a> Queue<'a> {
                 self.parked.entry(obstacle).or_default().push(task);
                 continue;
             }
-            if entry.hold.is_some() {
-                self.holding.insert(task);
+            if let Some(hold) = entry.hold {
+                self.holding.insert(task, hold);
             }
             if let Some(room) = entry.group.and_then(|group| self.groups.get_mut(group)) {
                 room.used += 1;
@@ -96,11 +96,21 @@ impl<'a> Queue<'a> {
             return Some(Obstacle::Group(group));
         }
         entry.hold?;
-        let holds = |other: &usize| {
-            let other = self.tasks.get(*other).and_then(|other| other.hold);
-            lanes::conflict(entry.hold, other)
+        let mut holding = self.holding.iter();
+        let other = holding.find(|(_, other)| lanes::conflict(entry.hold, Some(**other)));
+        other.map(|(task, _)| Obstacle::Task(*task))
+    }
+
+    /// The task has its copy of the directory that it works on, and others may write there again.
+    pub(super) fn has_copied(&mut self, task: usize) {
+        let Some(hold) = self.holding.remove(&task) else {
+            return;
         };
-        self.holding.iter().copied().find(holds).map(Obstacle::Task)
+        if let Some(rest) = hold.once_copied() {
+            self.holding.insert(task, rest);
+        }
+        let waited = self.parked.remove(&Obstacle::Task(task));
+        self.ready.extend(waited.into_iter().flatten());
     }
 
     /// The task has ended, and what waited for it is looked at again.
@@ -170,7 +180,7 @@ mod tests {
                 .collect(),
             ready: BTreeSet::new(),
             parked: HashMap::new(),
-            holding: HashSet::new(),
+            holding: HashMap::new(),
         };
         (0..entries.len()).for_each(|task| queue.add(task));
         queue
@@ -193,6 +203,24 @@ mod tests {
         assert_eq!(started(&mut queue), [1]);
         queue.end(1);
         assert_eq!(started(&mut queue), [3]);
+    }
+
+    #[test]
+    fn a_directory_is_held_while_it_is_copied_and_no_longer() {
+        let mut queue = queue(&[("/w", None), ("/w", None), ("/w", None)], &[]);
+        for copier in [0, 1] {
+            queue.tasks[copier].hold = Some(Hold::copier(Path::new("/w")));
+        }
+        assert_eq!(started(&mut queue), [0, 1]);
+        queue.has_copied(1);
+        assert!(started(&mut queue).is_empty());
+        queue.has_copied(0);
+        assert_eq!(started(&mut queue), [2]);
+        queue.end(0);
+        queue.add(0);
+        assert!(started(&mut queue).is_empty());
+        queue.end(2);
+        assert_eq!(started(&mut queue), [0]);
     }
 
     #[test]

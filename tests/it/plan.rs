@@ -497,6 +497,7 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
         ("copy", "auto"),
         ("worktree", "off"),
     ];
+    let mut cut_off_in_all = 0;
     for (seed, (isolation, mode)) in (0..20_u32).zip(ways.into_iter().cycle()) {
         // A sleep that is known by its length, and long enough to be caught in; and one that would stay for ever.
         let asleep = format!("sleep 0.05{seed:02}731");
@@ -557,6 +558,17 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             junit.contains("tests=\"4\" failures=\"0\" errors=\"0\""),
             "seed {seed}: {junit}"
         );
+        // What was cut off says nothing of the task, and is told all the same.
+        assert!(!junit.contains("flaky"), "seed {seed}: {junit}");
+        assert!(!junit.contains("<rerun"), "seed {seed}: {junit}");
+        let summary = json(&resumed, "run/summary.json");
+        let tasks = summary["tasks"].as_array().unwrap();
+        assert!(tasks.iter().all(|task| task["flaky"] == false));
+        let cut_off = tasks.iter().map(|task| &task["earlier_attempts"]);
+        let cut_off: usize = cut_off.filter_map(Value::as_array).map(Vec::len).sum();
+        assert_eq!(junit.matches("cut_off_attempts=").count(), cut_off);
+        assert_eq!(junit.matches("attempt 1: unfinished: ").count(), cut_off);
+        cut_off_in_all += cut_off;
         sandbox.call(&["report", "run"]).exit(0);
         until(|| !is_left(&asleep) && !is_left(&stays));
         assert_eq!(state(&repo), before, "seed {seed}");
@@ -567,4 +579,5 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             .collect();
         assert!(left.is_empty(), "seed {seed}: {left:?}");
     }
+    assert!(cut_off_in_all > 0, "no run was killed while a task ran");
 }

@@ -5,7 +5,8 @@
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
 //! An attempt that did not pass is a `flakyFailure` of a case that passed in the end; of any other, those before the last one are
-//! a `rerunFailure`: the two that Jenkins reads, whatever kind of mistake it was. A task with trials is one case as well: its
+//! a `rerunFailure`: the two that Jenkins reads, whatever kind of mistake it was. One that was cut off from outside says nothing
+//! of the task, so it is neither; the case's `system-out` tells it. A task with trials is one case as well: its
 //! verdict is that of all of them, and a case for each would count failures that the gate allows.
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
@@ -278,7 +279,10 @@ fn reruns(task: &TaskSummary, dir: &str) -> Vec<Rerun> {
         .filter(|_| task.verdict() == Verdict::Passed);
     let attempts = task.earlier.iter().chain(&last);
     attempts
-        .filter(|attempt| attempt.outcome.verdict() != Verdict::Passed)
+        .filter(|attempt| {
+            let outcome = attempt.outcome;
+            outcome.verdict() != Verdict::Passed && !outcome.is_cut_off()
+        })
         .map(rerun)
         .collect()
 }
