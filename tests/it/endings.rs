@@ -156,6 +156,36 @@ fn a_limit_on_the_size_of_files_is_an_error_that_is_told_and_kills_nobody() {
 }
 
 #[test]
+fn few_open_files_mean_fewer_tasks_at_the_same_time_and_no_errors() {
+    let sandbox = two_tasks();
+    let program = sandbox.command(&[]).get_program().to_owned();
+    let run = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$0\" tasks/quick.yaml --jobs 50");
+        let mut command = sandbox.shell_environment(std::path::Path::new("bash"));
+        let output = command.args(["-c", &script]).arg(&program).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        stderr.contains("at most 1 task at the same time")
+    };
+    assert!(run("-n 64"), "the limit cannot be raised");
+    assert!(!run("-Sn 64"), "the limit was raised");
+}
+
+#[test]
+fn a_temporary_directory_that_is_not_there_is_named() {
+    let sandbox = two_tasks();
+    let mut command = sandbox.command(&["tasks/quick.yaml"]);
+    let output = command.env("TMPDIR", "/not/there").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.contains("the temporary directory `/not/there`") && stderr.contains("set TMPDIR"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn two_runs_do_not_share_a_run_directory() {
     let sandbox = two_tasks();
     let mut child = start(&sandbox);
