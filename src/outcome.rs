@@ -333,6 +333,17 @@ impl Outcome {
     }
 }
 
+/// The name of a signal that ends a run, as manuals spell it; of another one, its number.
+#[must_use]
+pub fn signal_name(signal: u8) -> String {
+    match signal {
+        1 => "SIGHUP".to_owned(),
+        2 => "SIGINT".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
 /// The exit code of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {

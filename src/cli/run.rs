@@ -11,7 +11,7 @@ use crate::batch::plan::resume;
 use crate::batch::{self, Batch, Job, Journal, Pinned, Rules, Scratch};
 use crate::budget::Purse;
 use crate::cli::args::{RunArgs, When};
-use crate::cli::claim::{Claimed, Refusal, claim};
+use crate::cli::claim::{self, Claimed, Refusal, claim};
 use crate::cli::configuration::{Configuration, Files};
 use crate::cli::plan::{self, Dealing};
 use crate::cli::settings::Settings;
@@ -138,6 +138,9 @@ struct Opened {
 
 /// Reads everything that the arguments name, and refuses what cannot become a run.
 fn open(args: &RunArgs, settings: &Settings) -> Result<Opened, Exit> {
+    if let Some(dir) = &args.plan.resume {
+        claim::begun(&settings.base.join(dir), dir).map_err(|(exit, why)| fail(exit, &why))?;
+    }
     let before = match &args.plan.resume {
         Some(dir) => baseline::of_report(&args.baseline, &settings.base.join(dir), settings)?,
         None => baseline::demand(&args.baseline)

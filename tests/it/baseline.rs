@@ -369,9 +369,36 @@ fn a_task_in_quarantine_is_reported_and_fails_nothing_until_the_day() {
     let run = expired.call(&["tasks"]).exit(1);
     let said = run.stderr();
     assert!(
-        said.contains("ended on 2001-01-01") && said.contains("agent-batch.yaml:2:"),
+        said.contains("of `flaky` ended on 2001-01-01") && said.contains("agent-batch.yaml:2:"),
         "{said}"
     );
+}
+
+#[test]
+fn an_entry_of_the_quarantine_that_excuses_no_task_is_told_at_its_line() {
+    let list = "quarantine:\n  - { task: \"fla*\", until: \"9999-12-31\", reason: r }\n  - { task: flakey, until: \"9999-12-31\", reason: r }\n  - { task: gone, until: \"2001-01-01\", reason: r }\n";
+    let sandbox = tasks(Sandbox::new(), &[("flaky-a", DONE), ("flaky-b", DONE)])
+        .file("agent-batch.yaml", list);
+    for args in [&["tasks"][..], &["check", "tasks"]] {
+        let said = sandbox.call(args).exit(0).stderr();
+        for told in [
+            "`flakey` matches none of the 2 tasks that were read\n",
+            "agent-batch.yaml:3:",
+            "`gone` matches none of the 2 tasks that were read, and ended on 2001-01-01",
+            "agent-batch.yaml:4:",
+        ] {
+            assert!(said.contains(told), "{told}\n{said}");
+        }
+        assert!(!said.contains("fla*"), "{said}");
+    }
+    let ended = list.replace("9999-12-31", "2001-01-01");
+    let said = sandbox
+        .file("agent-batch.yaml", ended)
+        .call(&["tasks"])
+        .exit(0)
+        .stderr();
+    let told = "the quarantine of `flaky-a`, `flaky-b` ended on 2001-01-01";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
 }
 
 #[test]

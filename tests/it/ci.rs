@@ -138,7 +138,7 @@ fn the_kubernetes_example_runs_is_killed_goes_on_and_merges() {
     let count = jobs[0]["spec"]["completions"].as_u64().unwrap();
     // Every pod is started twice, as after the loss of a node.
     for index in (0..count).chain(0..count) {
-        let line = format!("export JOB_COMPLETION_INDEX={index}; {}", script(&jobs[0]));
+        let line = format!("export JOB_COMPLETION_INDEX={index}\n{}", script(&jobs[0]));
         passed(sandbox.shell(&line));
     }
     let run = passed(sandbox.shell(&script(&jobs[1])));

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::{Entry, Page};
-use crate::outcome::{Exit, OnDenied, Verdict};
+use crate::outcome::{Exit, OnDenied, Verdict, signal_name};
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{Baseline, Class, Summary, TaskSummary, Totals};
 use crate::report::{gate, is_bypass, sandbox, verdict_word};
@@ -26,7 +26,8 @@ pub(super) fn verdict_line(summary: &Summary) -> String {
     let all = text::plural(totals.tasks, "task");
     match summary.exit() {
         Exit::Signal(signal) => format!(
-            "Interrupted by signal {signal}: {} of {all} passed",
+            "Interrupted by {}: {} of {all} passed",
+            signal_name(signal),
             totals.passed
         ),
         Exit::Usage => "Nothing was run".to_owned(),
