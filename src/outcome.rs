@@ -319,10 +319,28 @@ impl Outcome {
         self.row().name
     }
 
+    /// Whether an attempt was ended from outside, before the task was tried to its end: the runner was killed or
+    /// interrupted. It says nothing about the task, so a later pass is no sign of flakiness.
+    #[must_use]
+    pub fn is_cut_off(self) -> bool {
+        matches!(self, Self::Unfinished | Self::Cancelled | Self::NotRun)
+    }
+
     /// What the task's gate makes of it.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         self.row().verdict
+    }
+}
+
+/// The name of a signal that ends a run, as manuals spell it; of another one, its number.
+#[must_use]
+pub fn signal_name(signal: u8) -> String {
+    match signal {
+        1 => "SIGHUP".to_owned(),
+        2 => "SIGINT".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
     }
 }
 

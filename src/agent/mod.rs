@@ -28,7 +28,7 @@ pub use perform::panic_message;
 pub use prompt::system_prompt;
 
 use crate::budget::{Ask, Hold, Limits, Purse, Reservation};
-use crate::event::{Emitter, Spent};
+use crate::event::{Emitter, Spent, ToolResultKind};
 use crate::hook::{HookContext, Hooks};
 use crate::message::{Message, ToolCall};
 use crate::model::{Model, Reply, Request};
@@ -278,17 +278,23 @@ impl Agent {
     ) -> Result<(), Halt> {
         let answers = dispatch::answer_all(self, talk, calls, emitter, interrupt).await?;
         let halt = answers.iter().find_map(|answer| answer.halt.clone());
+        let answered = calls.iter().zip(&answers);
+        let run: Vec<&str> = answered
+            .filter(|(_, answer)| answer.result != ToolResultKind::NotRun)
+            .map(|(call, _)| call.name.as_str())
+            .collect();
         talk.append_results(calls, answers, emitter)?;
         if let Some(halt) = halt {
             return Err(halt);
         }
         if interrupt.is_raised() {
-            let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
-            let doing = format!(
-                "running {} in step {}",
-                text::one_line(&names.join(", "), 200),
-                talk.step()
-            );
+            let first = calls.first().map(|call| &*call.name).unwrap_or_default();
+            let doing = if run.is_empty() {
+                format!("about to run {first}")
+            } else {
+                format!("running {}", text::one_line(&run.join(", "), 200))
+            };
+            let doing = format!("{doing} in step {}", talk.step());
             return Err(Halt::interrupted(interrupt, &doing));
         }
         talk.repeats_verdict()

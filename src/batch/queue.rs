@@ -1,10 +1,10 @@
 //! Which task may start next. Pure.
 //!
 //! It is always the first one of the plan that nothing stands against: a task that writes in a directory without isolation
-//! has that for itself, and a group may have so many tasks at the same time. A task that has to wait is parked with what it
+//! has that for itself, one that works on a copy waits with copying until nobody writes there, and a group may have so many tasks at the same time. A task that has to wait is parked with what it
 //! waits for and looked at again only when that ends, so that a long plan costs no more than a short one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::lanes::{self, Hold};
 use crate::task::Task;
@@ -16,12 +16,12 @@ pub(super) struct Queue<'a> {
     groups: HashMap<&'a str, Room>,
     ready: BTreeSet<usize>,
     parked: HashMap<Obstacle<'a>, Vec<usize>>,
-    /// Running tasks that hold a directory.
-    holding: HashSet<usize>,
+    /// What running tasks hold.
+    holding: HashMap<usize, Hold>,
 }
 
 struct Entry<'a> {
-    hold: Option<Hold<'a>>,
+    hold: Option<Hold>,
     group: Option<&'a str>,
 }
 
@@ -38,11 +38,11 @@ enum Obstacle<'a> {
 
 impl<'a> Queue<'a> {
     /// A queue of these tasks, of which none is ready yet. Groups without a limit are no groups.
-    pub(super) fn new(
-        tasks: impl Iterator<Item = &'a Task>,
+    pub(super) fn new<'t>(
+        tasks: impl Iterator<Item = &'t Task>,
         groups: &'a BTreeMap<String, u32>,
     ) -> Self {
-        let limited = |name: &'a String| groups.get_key_value(name).map(|(name, _)| name.as_str());
+        let limited = |name: &String| groups.get_key_value(name).map(|(name, _)| name.as_str());
         let room = |most: u32| Room {
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
             used: 0,
@@ -60,7 +60,7 @@ impl<'a> Queue<'a> {
                 .collect(),
             ready: BTreeSet::new(),
             parked: HashMap::new(),
-            holding: HashSet::new(),
+            holding: HashMap::new(),
         }
     }
 
@@ -78,8 +78,8 @@ impl<'a> Queue<'a> {
                 self.parked.entry(obstacle).or_default().push(task);
                 continue;
             }
-            if entry.hold.is_some() {
-                self.holding.insert(task);
+            if let Some(hold) = &entry.hold {
+                self.holding.insert(task, hold.clone());
             }
             if let Some(room) = entry.group.and_then(|group| self.groups.get_mut(group)) {
                 room.used += 1;
@@ -95,12 +95,22 @@ impl<'a> Queue<'a> {
         {
             return Some(Obstacle::Group(group));
         }
-        entry.hold?;
-        let holds = |other: &usize| {
-            let other = self.tasks.get(*other).and_then(|other| other.hold);
-            lanes::conflict(entry.hold, other)
+        let hold = entry.hold.as_ref()?;
+        let mut holding = self.holding.iter();
+        let other = holding.find(|(_, other)| lanes::conflict(hold, other));
+        other.map(|(task, _)| Obstacle::Task(*task))
+    }
+
+    /// The task has its copy of the directory that it works on, and others may write there again.
+    pub(super) fn has_copied(&mut self, task: usize) {
+        let Some(hold) = self.holding.remove(&task) else {
+            return;
         };
-        self.holding.iter().copied().find(holds).map(Obstacle::Task)
+        if let Some(rest) = hold.once_copied() {
+            self.holding.insert(task, rest);
+        }
+        let waited = self.parked.remove(&Obstacle::Task(task));
+        self.ready.extend(waited.into_iter().flatten());
     }
 
     /// The task has ended, and what waited for it is looked at again.
@@ -140,8 +150,6 @@ impl<'a> Queue<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn queue(
@@ -152,7 +160,7 @@ mod tests {
             tasks: entries
                 .iter()
                 .map(|(place, group)| Entry {
-                    hold: (!place.is_empty()).then(|| Hold::writer(Path::new(*place))),
+                    hold: (!place.is_empty()).then(|| Hold::writer(place)),
                     group: *group,
                 })
                 .collect(),
@@ -170,7 +178,7 @@ mod tests {
                 .collect(),
             ready: BTreeSet::new(),
             parked: HashMap::new(),
-            holding: HashSet::new(),
+            holding: HashMap::new(),
         };
         (0..entries.len()).for_each(|task| queue.add(task));
         queue
@@ -193,6 +201,24 @@ mod tests {
         assert_eq!(started(&mut queue), [1]);
         queue.end(1);
         assert_eq!(started(&mut queue), [3]);
+    }
+
+    #[test]
+    fn a_directory_is_held_while_it_is_copied_and_no_longer() {
+        let mut queue = queue(&[("/w", None), ("/w", None), ("/w", None)], &[]);
+        for copier in [0, 1] {
+            queue.tasks[copier].hold = Some(Hold::copier("/w"));
+        }
+        assert_eq!(started(&mut queue), [0, 1]);
+        queue.has_copied(1);
+        assert!(started(&mut queue).is_empty());
+        queue.has_copied(0);
+        assert_eq!(started(&mut queue), [2]);
+        queue.end(0);
+        queue.add(0);
+        assert!(started(&mut queue).is_empty());
+        queue.end(2);
+        assert_eq!(started(&mut queue), [0]);
     }
 
     #[test]

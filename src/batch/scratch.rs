@@ -183,7 +183,13 @@ fn make_locked(temp: &Path) -> io::Result<(File, PathBuf)> {
     fs::DirBuilder::new()
         .mode(0o700)
         .create(&made)
-        .map_err(|error| at(&made, &error))?;
+        .map_err(|error| {
+            let what = format!(
+                "the temporary directory `{}`: {error}; set TMPDIR to a directory that may be written",
+                temp.display()
+            );
+            io::Error::new(error.kind(), what)
+        })?;
     let lock = lock(&made).map_err(|error| at(&made, &error))?;
     Ok((lock, made))
 }

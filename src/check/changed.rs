@@ -37,8 +37,9 @@ pub struct ChangedSpec {
     pub files: Option<Vec<String>>,
     /// At most so many files changed.
     pub max_files: Option<u32>,
-    /// At most so many lines were added and removed, all files together. A file that is no text cannot be counted and
-    /// fails the check.
+    /// At most so many lines were added and removed, all files together. A file of any size is counted; of one above 8 MiB, all
+    /// from the first to the last line that differs counts as changed. A binary file (one with a NUL byte) has no lines, and a file
+    /// that had more than 8 MiB before the agent came is not kept; a change of such a file fails the check.
     pub max_lines: Option<u32>,
     /// How long the check may take. Default: `1m`.
     pub timeout: Option<TimeSpan>,
@@ -209,7 +210,7 @@ impl Changed {
                 uncounted = broken.is_empty() && !counted.uncounted.is_empty();
             }
             broken.extend(offending(
-                "changed whose lines cannot be counted (no text, or too large)",
+                "changed whose lines cannot be counted (binary, no regular file, too large before, or not read in time)",
                 counted.uncounted.iter(),
             ));
         }
@@ -351,6 +352,18 @@ mod tests {
             let finding = check.run(&place.context()).await;
             assert_eq!(finding.result, result, "{finding:?}");
         }
+        // However large it is.
+        let large = place.dir.path().join("large");
+        std::fs::write(&large, "0123456789abcde\n".repeat(600_000)).unwrap();
+        for (most, result) in [
+            (600_005, CheckResult::Passed),
+            (600_004, CheckResult::Failed),
+        ] {
+            let check = changed(serde_json::json!({"max_lines": most}));
+            let finding = check.run(&place.context()).await;
+            assert_eq!(finding.result, result, "{finding:?}");
+        }
+        std::fs::remove_file(large).unwrap();
         std::fs::write(place.dir.path().join("image"), b"\x89PNG\0\0").unwrap();
         let finding = changed(serde_json::json!({"max_lines": 100}))
             .run(&place.context())

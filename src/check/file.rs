@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 
 use super::globs::leaves;
 use super::shape::Shape;
@@ -170,16 +171,26 @@ impl Check for File {
 
     async fn run(&self, context: &CheckContext<'_>) -> Finding {
         let (looked, root) = (self.content.clone(), context.workspace.root().to_path_buf());
-        let work = tokio::task::spawn_blocking(move || looked.look(&root));
-        match work.await {
-            Ok(finding) => finding,
-            Err(error) => Finding::errored(format!("the file could not be looked at: {error}")),
-        }
+        let limit = self.time_limit;
+        let work = tokio::task::spawn_blocking(move || looked.look(&root, limit));
+        within(limit, work).await
+    }
+}
+
+/// The finding of work that goes on elsewhere; work that takes longer than its limit is given up, and ends by itself.
+async fn within(limit: Duration, work: JoinHandle<Finding>) -> Finding {
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(finding)) => finding,
+        Ok(Err(error)) => Finding::errored(format!("the file could not be looked at: {error}")),
+        Err(_) => Finding::errored(format!(
+            "the file was not looked at within the time limit of {}",
+            TimeSpan(limit)
+        )),
     }
 }
 
 impl Content {
-    fn look(&self, root: &Path) -> Finding {
+    fn look(&self, root: &Path, limit: Duration) -> Finding {
         let shown = format!("`{}`", clipped(&self.path, 200));
         let Some(facts) = workspace::resolve(root, &self.path) else {
             // The agent's doing: it closed a directory on the way, or put a file or a loop of links there.
@@ -222,7 +233,7 @@ impl Content {
             return Finding::passed();
         }
         match workspace::read_file(&facts.physical, LARGEST) {
-            Ok(bytes) => self.judge(&shown, &String::from_utf8_lossy(&bytes)),
+            Ok(bytes) => self.judge(&shown, &String::from_utf8_lossy(&bytes), limit),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 Finding::undecided(format!(
                     "{shown} is larger than {} MiB, which is the most that a check reads",
@@ -240,12 +251,12 @@ impl Content {
         !self.words.is_empty() || !self.shape.is_empty()
     }
 
-    fn judge(&self, shown: &str, text: &str) -> Finding {
+    fn judge(&self, shown: &str, text: &str, limit: Duration) -> Finding {
         let mut broken = self.words.broken(shown, text);
         let mut decisive = true;
         if !self.shape.is_empty() {
             let (format, parsed) = if self.is_yaml {
-                ("YAML", yaml::parse(text))
+                ("YAML", yaml::parse(text, limit))
             } else {
                 let parsed = serde_json::from_str(text);
                 (
@@ -296,7 +307,7 @@ mod tests {
     }
 
     fn look(root: &Path, spec: Value) -> Finding {
-        content(spec).look(&root.canonicalize().unwrap())
+        content(spec).look(&root.canonicalize().unwrap(), QUICK)
     }
 
     fn problems(spec: Value) -> Vec<String> {
@@ -382,6 +393,14 @@ mod tests {
         assert!(garbage(
             json!({"path": "garbage", "json": {"/a": 1}, "contains": "x"})
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_takes_too_long_is_given_up() {
+        let never = tokio::spawn(std::future::pending());
+        let finding = within(QUICK, never).await;
+        assert_eq!(finding.result, crate::event::CheckResult::Errored);
+        assert!(finding.message.contains("time limit of 1m"), "{finding:?}");
     }
 
     #[test]

@@ -4,9 +4,13 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess};
 use serde_json::{Map, Number, Value};
+
+use super::TimeSpan;
+use crate::text;
 
 /// The most values that a document may unfold to.
 const MOST_VALUES: usize = 200_000;
@@ -16,22 +20,48 @@ const MOST_TEXT: usize = 32 * 1024 * 1024;
 /// The most bytes of a document. The estimate can be deceived (a bracket that closes in a comment closes nothing), and then a
 /// byte costs a thousand times what it costs elsewhere.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// The most steps that parsing may take, as [`effort`] counts them: about a second.
+/// The most steps that parsing may take, as [`effort`] counts them: about a second, some of a build for development.
 const MOST_STEPS: u64 = 1 << 31;
+/// How deep the parser follows brackets, and so how many steps a byte takes that the estimate was deceived about.
+const DEEPEST: u64 = 1000;
+/// The steps that are taken in a millisecond of a check's time: few enough for a slow machine.
+const STEPS_IN_MILLISECOND: u64 = MOST_STEPS / 10_000;
 
-/// Parses one document.
+/// What parsing may take.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    steps: u64,
+    bytes: usize,
+}
+
+impl Effort {
+    /// What fits into a check's time limit, whatever the text does to deceive the estimate.
+    fn within(limit: Duration) -> Self {
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let steps = millis.saturating_mul(STEPS_IN_MILLISECOND).min(MOST_STEPS);
+        let bytes = usize::try_from(steps / DEEPEST).unwrap_or(usize::MAX);
+        Self {
+            steps,
+            bytes: bytes.min(MOST_BYTES),
+        }
+    }
+}
+
+/// Parses one document, within the time limit of a check.
 ///
 /// # Errors
 /// It is not YAML, holds more than one document or more than can be looked at, or has what JSON has not: keys that are no
 /// text, tags, numbers that are none. One line.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
-    if text.len() > MOST_BYTES {
-        let most = MOST_BYTES / 1024 / 1024;
+pub(super) fn parse(text: &str, limit: Duration) -> Result<Value, String> {
+    let most = Effort::within(limit);
+    if text.len() > most.bytes {
         return Err(format!(
-            "it is larger than {most} MiB, the most that is read of YAML"
+            "it is larger than {}, the most that is read of YAML in {}",
+            text::bytes(most.bytes as u64),
+            TimeSpan(limit)
         ));
     }
-    if effort(text) > MOST_STEPS {
+    if effort(text) > most.steps {
         let message =
             "it has too many anchors or open brackets for its size to be read in bounded time";
         return Err(message.to_owned());
@@ -153,6 +183,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn parse(text: &str) -> Result<Value, String> {
+        super::parse(text, Duration::from_secs(60))
+    }
+
     #[test]
     fn yaml_becomes_what_json_would_say() {
         let text = "a: [1, -2, 1.5, yes, true, ~]\nb: &x { c: d }\ne: *x\n";
@@ -189,7 +223,7 @@ mod tests {
             assert!(parse(&hostile).unwrap_err().contains("bounded time"));
         }
         let large = "- a\n".repeat(MOST_BYTES / 4 + 1);
-        assert!(parse(&large).unwrap_err().contains("larger than 2 MiB"));
+        assert!(parse(&large).unwrap_err().contains("larger than 2.0 MiB"));
         // Much of everything, and harmless.
         let text = "url: http://a/?b=c&d=e&f=g\n".replace("url", "k");
         let long = lines(2_000, |number| format!("k{number}: \"[0m [a, {{b}}]\"\n"));
@@ -197,6 +231,25 @@ mod tests {
         for fine in [text, shared] {
             assert!(parse(&fine).is_ok(), "{fine:.80}");
         }
+    }
+
+    #[test]
+    fn what_could_not_be_parsed_in_a_checks_time_is_not_begun() {
+        // The estimate takes each bracket for closed, and the parser none.
+        let deceiving = |bytes: usize| "[\"]\",".repeat(bytes / 5);
+        for (millis, bytes) in [(0, 0), (1, 214), (100, 21_474), (9_000, 1_932_732)] {
+            let limit = Duration::from_millis(millis);
+            let most = Effort::within(limit);
+            assert_eq!(most.bytes, bytes);
+            let worst = bytes as u64 * DEEPEST;
+            assert!(worst <= millis * STEPS_IN_MILLISECOND, "{millis}");
+            let text = deceiving(bytes + 5);
+            assert!(effort(&text) <= 2 * text.len() as u64);
+            let refused = super::parse(&text, limit).unwrap_err();
+            assert!(refused.contains("larger than"), "{refused}");
+        }
+        let longest = Effort::within(Duration::MAX);
+        assert_eq!((longest.steps, longest.bytes), (MOST_STEPS, MOST_BYTES));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::file;
 use crate::outcome::{Exit, Outcome};
 use crate::report::run_dir::Attempt;
-use crate::report::{PlannedTask, RunPlan, Summary, files, run_dir};
+use crate::report::{PlannedTask, RunPlan, Summary, files, plan, run_dir};
 use crate::text;
 
 /// The plan's file while the directory is being emptied: no plan, and still the mark of a run directory.
@@ -51,6 +51,29 @@ pub(super) struct Resumed {
     pub(super) earlier: HashMap<String, Vec<EarlierAttempt>>,
     /// All that happened so far.
     pub(super) summary: Summary,
+}
+
+/// Refuses to go on in a directory in which no run has begun: a name with a mistake in it would be a new run of everything,
+/// paid for once more.
+///
+/// # Errors
+/// There is no such directory, or none with the traces of a run.
+pub(super) fn begun(out: &Path, shown: &Path) -> Result<(), Refusal> {
+    let what = match fs::metadata(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist",
+        Err(error) => return Err(io_refusal(out, &error)),
+        Ok(found) if !found.is_dir() => "is no directory",
+        Ok(_) if !out.join(run_dir::PLAN).exists() && !out.join(run_dir::LOCK).exists() => {
+            "is no run directory"
+        }
+        Ok(_) => return Ok(()),
+    };
+    let shown = shown.display();
+    let message = format!(
+        "--resume: `{shown}` {what}, so there is no run to go on with; name the run directory of the earlier run, or begin a \
+         new one without `--resume`"
+    );
+    Err((Exit::Usage, message))
 }
 
 /// Locks the directory, made if it does not exist.
@@ -179,6 +202,10 @@ impl Claimed {
                 self.shown, old.program_version, plan.program_version
             ));
         }
+        plan.resumed.clone_from(&old.resumed);
+        plan.resumed.push(plan::Resumed {
+            at: plan.started_at,
+        });
         plan.started_at = old.started_at;
         if differences.is_empty() {
             // Dealt out as at first, whatever the history says by now.
@@ -191,6 +218,7 @@ impl Claimed {
         self.write(&plan)?;
         let loaded =
             run_dir::load(&self.out).map_err(|error| (Exit::Infrastructure, error.to_string()))?;
+        tell_lost(&loaded);
         let mut summary = loaded.summary;
         summary.dir.clone_from(&self.shown);
         // What was killed in the middle of a line is run again, so nothing hangs on that line. Is it not, it is unfinished.
@@ -259,6 +287,26 @@ impl Claimed {
             }
         }
         Ok(())
+    }
+}
+
+/// Says which attempts the run cannot use, and why: their tasks are run and paid for once more.
+fn tell_lost(loaded: &run_dir::Loaded) {
+    let is_last = |lost: &&run_dir::Lost| {
+        let attempts = loaded.attempts.get(&lost.task);
+        attempts
+            .and_then(|attempts| attempts.last())
+            .is_some_and(|last| last.number == lost.attempt)
+    };
+    let lost: Vec<&run_dir::Lost> = loaded.lost.iter().filter(is_last).collect();
+    for run_dir::Lost { task, attempt, why } in lost.iter().take(NAMED) {
+        say(&format!(
+            "warning: attempt {attempt} of `{task}` does not count and is made up for: its transcript could not be read: {why}"
+        ));
+    }
+    if lost.len() > NAMED {
+        let more = text::plural((lost.len() - NAMED) as u64, "other task");
+        say(&format!("warning: and so it is with {more}"));
     }
 }
 

@@ -13,6 +13,7 @@ mod explain;
 mod export;
 mod github;
 mod load;
+mod open_files;
 mod plan;
 mod report;
 mod run;
@@ -105,7 +106,7 @@ fn outlive_file_size_limit() {
     }
 }
 
-fn run_command(cli: Cli) -> Exit {
+fn run_command(mut cli: Cli) -> Exit {
     close_to_other_processes();
     let settings = match Settings::read() {
         Ok(settings) => settings,
@@ -120,7 +121,17 @@ fn run_command(cli: Cli) -> Exit {
     init_tracing(&settings);
     redactor(&settings);
     match cli.command {
-        None => run::run(&cli.run, &settings),
+        None => {
+            let borne = open_files::take(cli.run.jobs);
+            if borne < cli.run.jobs {
+                say(&format!(
+                    "warning: at most {} at the same time, since no more files may be open (`ulimit -Hn`)",
+                    text::plural(borne.into(), "task")
+                ));
+            }
+            cli.run.jobs = borne;
+            run::run(&cli.run, &settings)
+        }
         Some(Command::Check(args)) => check::check(&args, &settings),
         Some(Command::Explain(args)) => explain::explain(&args, &settings),
         Some(Command::Report(args)) => report::report(&args, &settings),

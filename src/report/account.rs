@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary};
-use super::{is_bypass, sandbox, verdict_word};
+use super::{gate, is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
 use crate::outcome::{Outcome, Stop, Verdict};
 use crate::text::{self, workflow};
@@ -218,6 +218,11 @@ fn comparison_lines(task: &TaskSummary) -> Vec<String> {
         "against the baseline: {} ({before})",
         compared.class.name()
     ));
+    if compared.gated == Some(true) && task.fails_run() {
+        lines.push("it fails the run by the gate".to_owned());
+    } else if let Some(excuse) = task.excuse() {
+        lines.push(format!("it does not fail the run, as a task that {excuse}"));
+    }
     lines
 }
 
@@ -232,10 +237,14 @@ pub fn marks(task: &TaskSummary) -> Vec<&'static str> {
     [class, flaky, quarantined].into_iter().flatten().collect()
 }
 
-/// What the comparison with the baseline came to, and how many failures do not count.
+/// What the comparison with the baseline came to, and why failures do not count or others do.
 #[must_use]
 pub fn comparison(summary: &Summary) -> Vec<String> {
     let mut lines = baseline_lines(summary);
+    if let Some(reason) = gate::reason(summary) {
+        lines.push(reason);
+        return lines;
+    }
     let excused = summary.tasks.iter().filter(|task| task.is_excused());
     let excused = excused.count() as u64;
     if excused > 0 {
@@ -285,7 +294,7 @@ fn baseline_lines(summary: &Summary) -> Vec<String> {
         }
     }
     lines.truncate(TOLD * 5);
-    if !baseline.gate.is_empty() {
+    if !baseline.gate.is_empty() && gate::reason(summary).is_none() {
         let gates: Vec<String> = baseline.gate.iter().map(ToString::to_string).collect();
         lines.push(format!("only this fails the run: {}", gates.join(", ")));
     }

@@ -194,13 +194,16 @@ fn is_flaky(task: &TaskSummary) -> bool {
 pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
     for task in &mut summary.tasks {
         let before = snapshot.tasks.get(&task.name);
+        let verdict = before.map(|before| before.outcome.verdict());
+        let class = Class::of(verdict, task.verdict());
+        let shifts = before.map_or_else(Vec::new, |before| shifts(before, task));
+        let mut gate = snapshot.gate.iter();
+        let gated = gate.any(|gate| gate.fails(class, &shifts));
         task.compared = Some(Compared {
-            class: Class::of(
-                before.map(|before| before.outcome.verdict()),
-                task.verdict(),
-            ),
+            class,
             before: before.cloned(),
-            shifts: before.map_or_else(Vec::new, |before| shifts(before, task)),
+            shifts,
+            gated: (!snapshot.gate.is_empty()).then_some(gated),
         });
     }
     let (mut removed, mut not_selected) = (Kept::default(), Kept::default());

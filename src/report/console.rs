@@ -1,6 +1,6 @@
 //! The log of a CI job: one line for each fact that is worth one.
 //!
-//! Lines begin with the task's name, hold no escape code, and no runner can take one for a command, whatever a model or tool
+//! Lines begin with the task's name, where they are of one, hold no escape code, and no runner can take one for a command, whatever a model or tool
 //! said. Every line is written at once, so that lines of parallel tasks do not mix.
 
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use super::{is_bypass, verdict_word};
 use crate::event::{
     AssistantReplied, CheckResult, Event, HookResult, Kind, Sink, TaskFinished, TaskStarted,
 };
+use crate::outcome::signal_name;
 use crate::text;
 use crate::usage::{Usage, Usd};
 
@@ -55,7 +56,13 @@ impl<W: Write> Console<W> {
         } else {
             name
         };
-        write_line(&mut self.out, &format!("[{prefix}] {line}"))?;
+        // What happens to the run as a whole has no task.
+        let line = if event.task.is_empty() {
+            line.to_owned()
+        } else {
+            format!("[{prefix}] {line}")
+        };
+        write_line(&mut self.out, &line)?;
         self.out.flush()
     }
 
@@ -201,7 +208,8 @@ impl<W: Write + Send> Sink for Console<W> {
             Kind::RunInterrupted { signal } => self.say(
                 event,
                 &format!(
-                    "signal {signal}: what is under way may finish; once more ends it at once"
+                    "{}: what is under way may finish; once more ends it at once",
+                    signal_name(*signal)
                 ),
             ),
             Kind::CallsEased { window, wait_ms } => self.say(

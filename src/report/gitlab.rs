@@ -42,8 +42,9 @@ struct Lines {
     begin: u32,
 }
 
-/// The report: `critical` for tasks that failed their gate, `major` for errors, `minor` for tasks whose failure a quarantine
-/// excuses, that were not run or ran without a gate. How a task stands to the baseline is in its description. A run without any gives an empty list, which clears what GitLab showed before.
+/// The report: `critical` for tasks that failed their gate, `major` for errors, `minor` for tasks whose failure does not
+/// count (see [`TaskSummary::excuse`]), that were not run or ran without a gate. How a task stands to the baseline is in its description.
+/// A run without any gives an empty list, which clears what GitLab showed before.
 ///
 /// # Errors
 /// None in practice: strings and numbers always serialise.
@@ -53,7 +54,7 @@ pub fn code_quality(summary: &Summary) -> serde_json::Result<String> {
         tasks.filter(move |task: &&TaskSummary| task.verdict() == verdict)
     };
     let failed = of(Verdict::Failed).map(|task| {
-        let severity = if task.is_excused() {
+        let severity = if task.excuse().is_some() {
             "minor"
         } else {
             "critical"

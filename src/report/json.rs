@@ -17,7 +17,7 @@ use super::summary::{
     AttemptRecord, Baseline, CheckRecord, Compared, Denial, HookRecord, HostRecord, Kept,
     RepeatedCall, StepRecord, Summary, TaskSummary, Warning,
 };
-use super::{is_bypass, verdict_word};
+use super::{gate, is_bypass, verdict_word};
 use crate::event::{Change, Concern, Omitted, RuleRecord, SandboxRecord};
 use crate::outcome::{OnDenied, Stop, Tally, Trials};
 use crate::usage::{Usage, Usd};
@@ -61,6 +61,9 @@ pub(super) struct Report<'a> {
     duration_ms: u64,
     exit_code: u8,
     conclusion: &'static str,
+    /// Why the exit code is another one than the verdicts alone would give: which failures do not count, or what fails the run
+    /// beside failures. `null` where they agree.
+    exit_reason: Option<String>,
     run_dir: &'a str,
     totals: Totals,
     /// What the run was compared with, and which tasks of that are gone.
@@ -230,6 +233,7 @@ impl<'a> Report<'a> {
             duration_ms: u64::try_from(summary.elapsed().as_millis()).unwrap_or(u64::MAX),
             exit_code: exit.code(),
             conclusion: exit.conclusion(),
+            exit_reason: gate::reason(summary),
             run_dir: &summary.dir,
             totals: Totals {
                 tasks: totals.tasks,

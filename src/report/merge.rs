@@ -112,6 +112,7 @@ pub fn judge(members: &[Member]) -> Option<Joined> {
     let parts = parts(members, &mut faults);
     let first = parts.first()?;
     let mut plan = first.found.plan.clone();
+    plan.resumed.clear();
     let mut sources = Vec::new();
     let mut by_index: BTreeMap<u32, Vec<&Part<'_>>> = BTreeMap::new();
     for part in &parts {
@@ -158,9 +159,12 @@ pub fn judge(members: &[Member]) -> Option<Joined> {
         plan.started_at = plan.started_at.min(part.found.plan.started_at);
         plan.jobs = plan.jobs.max(part.found.plan.jobs);
         plan.superseded.extend(part.found.plan.superseded.clone());
+        plan.resumed.extend(&part.found.plan.resumed);
         let earlier = part.found.plan.merge.iter();
         faults.extend(earlier.flat_map(|merge| merge.faults.iter().cloned()));
     }
+    plan.resumed.sort_unstable();
+    plan.resumed.dedup();
     plan.shard = None;
     plan.merge = Some(Merge {
         directories: members.iter().map(|member| member.shown.clone()).collect(),

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`plan`], [`run_dir`], [`transcript`] | the run directory: what was planned, where things lie, what happened |
 //! | [`summary`] | the fold |
-//! | [`baseline`] | the comparison with an earlier run |
+//! | [`baseline`], [`gate`] | the comparison with an earlier run, and why it decided |
 //! | [`console`], [`account`] | the log of a CI job |
 //! | [`progress`] | a terminal |
 //! | [`junit`] | the test reports of CI systems |
@@ -34,6 +34,7 @@ pub mod baseline;
 pub mod console;
 pub mod export;
 pub mod files;
+pub mod gate;
 pub mod github;
 pub mod gitlab;
 pub mod html;

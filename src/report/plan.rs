@@ -44,8 +44,19 @@ pub struct RunPlan {
     /// comparison with another run would take them for removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, String>,
+    /// When the run went on after it had ended or was killed, earliest first: the time between is not its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Resumed>,
     /// The tasks, in the order of the plan. Names are unique.
     pub tasks: Vec<PlannedTask>,
+}
+
+/// A run that goes on with an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Resumed {
+    /// When it began, in UTC.
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
 }
 
 /// A run's part of a plan.
@@ -176,6 +187,7 @@ impl RunPlan {
             merge: None,
             superseded: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            resumed: Vec::new(),
             tasks,
         }
     }

@@ -30,6 +30,7 @@ pub enum Colour {
 pub struct Progress {
     lines: MultiProgress,
     overall: ProgressBar,
+    tasks: u64,
     running: HashMap<String, Line>,
     colour: Colour,
     /// Tasks that ended, and whether they passed. One that is tried again is taken out.
@@ -61,10 +62,11 @@ impl Progress {
     pub fn on(target: ProgressDrawTarget, tasks: u64, colour: Colour) -> Self {
         let lines = MultiProgress::with_draw_target(target);
         let overall = lines.add(ProgressBar::new(tasks));
-        overall.set_style(style("{pos}/{len} {msg} {elapsed}"));
+        overall.set_style(style("{msg} {elapsed}"));
         let progress = Self {
             lines,
             overall,
+            tasks,
             running: HashMap::new(),
             colour,
             ended: HashMap::new(),
@@ -137,9 +139,11 @@ impl Progress {
             .values()
             .fold(Usd::ZERO, |sum, cost| sum.saturating_add(*cost));
         let running = self.running.len();
-        self.overall.set_position(self.ended.len() as u64);
-        self.overall
-            .set_message(format!("done, {failed}, {running} running, {spent}"));
+        let (ended, tasks) = (self.ended.len(), self.tasks);
+        // One text, as each change is drawn at once: a count must not stand beside one of an earlier moment.
+        self.overall.set_message(format!(
+            "{ended}/{tasks} done, {failed}, {running} running, {spent}"
+        ));
     }
 }
 
@@ -194,6 +198,7 @@ impl Sink for Progress {
                 self.update(name, |line| {
                     line.usage = replied.total_usage;
                     line.cost = replied.total_cost;
+                    "going through the reply".clone_into(&mut line.doing);
                 });
             }
             Kind::ToolDecided(decided) => self.update(name, |line| {
@@ -204,8 +209,12 @@ impl Sink for Progress {
                     format!("{tool} denied")
                 };
             }),
+            Kind::WorkspaceCompared(_) => self.update(name, |line| {
+                "checking its work".clone_into(&mut line.doing);
+            }),
             Kind::CheckFinished(check) => self.update(name, |line| {
-                line.doing = format!("checked {}", text::one_line(&check.title, 80));
+                let title = text::one_line(&check.title, 80);
+                line.doing = format!("checking its work, after {title}");
             }),
             Kind::TaskFinished(finished) => {
                 if let Some(line) = self.running.remove(name) {
@@ -222,7 +231,6 @@ impl Sink for Progress {
             | Kind::ToolFinished(_)
             | Kind::ConnectionFinished(_)
             | Kind::ResultsAppended { .. }
-            | Kind::WorkspaceCompared(_)
             | Kind::NoteAppended { .. }
             | Kind::TasksNotRun { .. }
             | Kind::RunInterrupted { .. }
@@ -273,10 +281,9 @@ mod tests {
             })))
             .unwrap();
         assert!(progress.running.is_empty());
-        assert_eq!(progress.overall.position(), 1);
         assert_eq!(
             progress.overall.message(),
-            "done, 1 failed, 0 running, $0.0000"
+            "1/2 done, 1 failed, 0 running, $0.0000"
         );
     }
 }

@@ -109,6 +109,19 @@ pub struct Loaded {
     /// For every task of the plan, the attempts that there are and how each ended, by number; also those that count for
     /// nothing any more.
     pub attempts: HashMap<String, Vec<Attempt>>,
+    /// The attempts that have no end because of what their transcripts are: garbage, or of another format version.
+    pub lost: Vec<Lost>,
+}
+
+/// An attempt whose transcript cannot be read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// The task's name.
+    pub task: String,
+    /// The attempt's number.
+    pub attempt: u32,
+    /// Why, with the line.
+    pub why: String,
 }
 
 /// An attempt that a run directory holds.
@@ -139,6 +152,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
     let mut damages = Vec::new();
     let mut all = HashMap::new();
+    let mut lost = Vec::new();
     for planned in plan.own() {
         let numbers = attempts(&directory.join(file_name(&planned.name)))?;
         let superseded = plan.superseded.get(&planned.name).copied().unwrap_or(0);
@@ -148,6 +162,22 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
             let path = directory.join(transcript(&planned.name, *number));
             let counts = (*number > superseded).then_some(&mut summary);
             let (trial, outcome) = replay(&path, &planned.name, *number, counts, &mut damages);
+            let mut found = damages.iter().skip(before);
+            if *number > superseded
+                && outcome == Outcome::Unfinished
+                && let Some(damage) = found.find(|damage| !damage.is_cut_off())
+            {
+                let why = match damage.line {
+                    0 => damage.reason.clone(),
+                    line => format!("line {line}: {}", damage.reason),
+                };
+                summary.lose(&planned.name, *number, &why);
+                lost.push(Lost {
+                    task: planned.name.clone(),
+                    attempt: *number,
+                    why,
+                });
+            }
             // The runner was killed, and another attempt makes up for this one: nothing hangs on what it could not write.
             if outcome == Outcome::Unfinished && Some(number) != numbers.last() {
                 damages.truncate(before);
@@ -183,6 +213,7 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         summary,
         damages,
         attempts: all,
+        lost,
     })
 }
 

@@ -95,6 +95,9 @@ fn named(action: &str, path: &Path, error: &io::Error) -> io::Error {
     )
 }
 
+/// What is said of a line that a kill has cut.
+const CUT_OFF: &str = "the last line was cut off";
+
 /// A line that is no event of this version, or not what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
@@ -104,6 +107,14 @@ pub struct Damage {
     pub line: u64,
     /// What is wrong with it, without quoting it.
     pub reason: String,
+}
+
+impl Damage {
+    /// Whether it is no more than the line that was being written when the runner was killed.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.reason == CUT_OFF
+    }
 }
 
 impl std::fmt::Display for Damage {
@@ -231,7 +242,7 @@ impl<R: BufRead> Reader<R> {
             if whole {
                 format!("not an event, at column {}", error.column())
             } else {
-                "the last line was cut off".to_owned()
+                CUT_OFF.to_owned()
             }
         })?;
         if event.v > VERSION {

@@ -154,6 +154,10 @@ pub fn load(
         }
         tasks.extend(loaded);
     }
+    if let Some(project) = project.as_ref().filter(|_| findings.errors.is_empty()) {
+        let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+        project.review(&names, options.today, &mut findings);
+    }
     if findings.errors.is_empty() {
         Ok(Loaded {
             tasks,

@@ -145,7 +145,7 @@ pub struct WorkspaceSpec {
     /// The directory, relative to this file. Default: the directory in which the run is started.
     pub path: Option<String>,
     /// `none`: the directory itself; tasks that share it run one after the other. `copy`: a copy that is thrown away
-    /// afterwards. `worktree`: a work tree of a commit, thrown away afterwards. Default: `none`.
+    /// afterwards, not made while a task of the run writes in the original. `worktree`: a work tree of a commit, thrown away afterwards. Default: `none`.
     pub isolation: Option<Isolation>,
     /// With `isolation: worktree`: the branch, tag or commit that it begins with. Default: `HEAD`.
     #[serde(rename = "ref")]

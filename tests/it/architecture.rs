@@ -77,34 +77,6 @@ fn a_module_uses_only_modules_that_stand_before_it() {
 }
 
 #[test]
-fn links_in_the_documents_lead_somewhere() {
-    let mut documents = vec![root().join("README.md"), root().join("CHANGELOG.md")];
-    documents.extend(
-        fs::read_dir(root().join("docs"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.is_file()),
-    );
-    let mut checked = 0;
-    for document in documents {
-        let text = fs::read_to_string(&document).unwrap();
-        let targets = text
-            .split("](")
-            .skip(1)
-            .map(|rest| rest.split([')', '#']).next().unwrap());
-        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
-            assert!(
-                document.parent().unwrap().join(target).exists(),
-                "{}: `{target}`",
-                document.display()
-            );
-            checked += 1;
-        }
-    }
-    assert!(checked >= 3);
-}
-
-#[test]
 fn every_built_in_tool_is_there_under_its_name() {
     for name in agent_batch::tool::BUILTIN {
         assert_eq!(agent_batch::tool::builtin(name).unwrap().name(), name);

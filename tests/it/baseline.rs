@@ -88,6 +88,27 @@ fn every_task_has_its_class_and_only_a_regression_fails_a_gate_for_it() {
     let again = repaired.call(&["report", "agent-batch-results"]).exit(0);
     assert_eq!(again.summary(), live);
     repaired.call(&["tasks", "--baseline", "before"]).exit(1);
+
+    // And every report says why: failures beside 0.
+    let run = repaired.call(&args).exit(0);
+    let reason = "exit 0 by --gate broken: 1 task failed that also failed in the baseline, 1 task failed that the baseline has no verdict of";
+    assert_eq!(run.summary()["exit_reason"], reason);
+    let read = |name: &str| run.read(&format!("agent-batch-results/{name}"));
+    for page in [
+        run.stdout(),
+        read("summary.md"),
+        read("comment.md"),
+        read("report.html").replace("Exit 0", "exit 0"),
+    ] {
+        assert!(page.contains(reason), "{page}");
+    }
+    let junit = run.junit();
+    let property = format!("<property name=\"exit_reason\" value=\"{reason}\"/>");
+    let message = "message=\"[does not fail the run: a task that also failed in the baseline] ";
+    for said in [property.as_str(), message] {
+        assert!(junit.contains(said), "{junit}");
+    }
+    assert!(!junit.contains("agent-batch gate"), "{junit}");
 }
 
 #[test]
@@ -143,7 +164,8 @@ fn a_run_that_goes_on_is_compared_with_what_it_began_with() {
     ];
     let live = sandbox.call(&resume).exit(0);
     assert_eq!(classes(&live)[0], "broken broken");
-    assert!(live.stdout().contains("only this fails the run: cost"));
+    let reason = "exit 0 by --gate cost: 1 task failed that passed in the baseline (this gate does not look at that), 1 task failed that also failed";
+    assert!(live.stdout().contains(reason), "{}", live.stdout());
     let summary = live.summary();
     let again = sandbox.call(&["report", "agent-batch-results"]).exit(0);
     assert_eq!(again.summary(), summary);
@@ -174,9 +196,17 @@ fn what_takes_notably_more_is_told_and_fails_only_when_it_is_asked_for() {
         said.contains("task: cost $0.1000 -> $0.3000 (+200 %)"),
         "{said}"
     );
-    sandbox
+    let run = sandbox
         .call(&["tasks", "--baseline", "before", "--gate", "broken,cost"])
         .exit(1);
+    let reason = "exit 1 by --gate broken,cost: 1 task passed that cost or took notably more than in the baseline";
+    assert_eq!(run.summary()["exit_reason"], reason);
+    // All cases pass and the exit code is 1: a case of the run says why.
+    let junit = run.junit();
+    assert!(junit.contains("<testsuites name=\"agent-batch\" tests=\"2\" failures=\"1\""));
+    for said in ["agent-batch gate", reason, "task: cost $0.1000 -"] {
+        assert!(junit.contains(said), "{said}\n{junit}");
+    }
     let sandbox = tasks(sandbox, &[("task", &priced(105_000))]);
     let run = sandbox
         .call(&["tasks", "--baseline", "before", "--gate", "cost"])
@@ -339,9 +369,36 @@ fn a_task_in_quarantine_is_reported_and_fails_nothing_until_the_day() {
     let run = expired.call(&["tasks"]).exit(1);
     let said = run.stderr();
     assert!(
-        said.contains("ended on 2001-01-01") && said.contains("agent-batch.yaml:2:"),
+        said.contains("of `flaky` ended on 2001-01-01") && said.contains("agent-batch.yaml:2:"),
         "{said}"
     );
+}
+
+#[test]
+fn an_entry_of_the_quarantine_that_excuses_no_task_is_told_at_its_line() {
+    let list = "quarantine:\n  - { task: \"fla*\", until: \"9999-12-31\", reason: r }\n  - { task: flakey, until: \"9999-12-31\", reason: r }\n  - { task: gone, until: \"2001-01-01\", reason: r }\n";
+    let sandbox = tasks(Sandbox::new(), &[("flaky-a", DONE), ("flaky-b", DONE)])
+        .file("agent-batch.yaml", list);
+    for args in [&["tasks"][..], &["check", "tasks"]] {
+        let said = sandbox.call(args).exit(0).stderr();
+        for told in [
+            "`flakey` matches none of the 2 tasks that were read\n",
+            "agent-batch.yaml:3:",
+            "`gone` matches none of the 2 tasks that were read, and ended on 2001-01-01",
+            "agent-batch.yaml:4:",
+        ] {
+            assert!(said.contains(told), "{told}\n{said}");
+        }
+        assert!(!said.contains("fla*"), "{said}");
+    }
+    let ended = list.replace("9999-12-31", "2001-01-01");
+    let said = sandbox
+        .file("agent-batch.yaml", ended)
+        .call(&["tasks"])
+        .exit(0)
+        .stderr();
+    let told = "the quarantine of `flaky-a`, `flaky-b` ended on 2001-01-01";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
 }
 
 #[test]

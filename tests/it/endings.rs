@@ -139,6 +139,42 @@ fn after_sigterm_the_reports_are_written_and_nothing_is_left() {
 }
 
 #[test]
+fn an_interruption_is_told_in_words_and_only_calls_that_ran_are_said_to_have_run() {
+    let sandbox = Sandbox::new()
+        .file("repo/a.txt", "a")
+        .task("tools: [Bash, Read]\npermissions: { allow: [\"Bash(sleep:*)\"] }\n")
+        .script(&format!(
+            "- tool_calls: [{{ name: Bash, input: {{ command: {} }} }}, {{ name: Read, input: {{ file_path: a.txt }} }}]\n- text: never\n",
+            nap()
+        ));
+    let mut child = sandbox
+        .command(&["tasks/task.yaml", "--grace", "10ms"])
+        .spawn()
+        .unwrap();
+    let transcript = sandbox
+        .path()
+        .join("agent-batch-results/task/1/transcript.jsonl");
+    until(|| fs::read_to_string(&transcript).is_ok_and(|text| text.contains("\"tool_decided\"")));
+    signal(&child, rustix::process::Signal::INT);
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let lines: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let told = "SIGINT: what is under way may finish; once more ends it at once";
+    assert!(lines.iter().any(|line| line == told), "{lines:#?}");
+    assert!(
+        !lines.iter().any(|line| line.starts_with("[]")),
+        "{lines:#?}"
+    );
+    let summary = fs::read(sandbox.path().join("agent-batch-results/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
+    let message = summary["tasks"][0]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("while running Bash in step 1"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_is_an_error_that_is_told_and_kills_nobody() {
     let sandbox = two_tasks();
     let program = sandbox.command(&[]).get_program().to_owned();
@@ -153,6 +189,36 @@ fn a_limit_on_the_size_of_files_is_an_error_that_is_told_and_kills_nobody() {
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains("could not write"), "{stderr}");
     assert!(!output.stdout.is_empty());
+}
+
+#[test]
+fn few_open_files_mean_fewer_tasks_at_the_same_time_and_no_errors() {
+    let sandbox = two_tasks();
+    let program = sandbox.command(&[]).get_program().to_owned();
+    let run = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$0\" tasks/quick.yaml --jobs 50");
+        let mut command = sandbox.shell_environment(std::path::Path::new("bash"));
+        let output = command.args(["-c", &script]).arg(&program).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        stderr.contains("at most 1 task at the same time")
+    };
+    assert!(run("-n 64"), "the limit cannot be raised");
+    assert!(!run("-Sn 64"), "the limit was raised");
+}
+
+#[test]
+fn a_temporary_directory_that_is_not_there_is_named() {
+    let sandbox = two_tasks();
+    let mut command = sandbox.command(&["tasks/quick.yaml"]);
+    let output = command.env("TMPDIR", "/not/there").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.contains("the temporary directory `/not/there`") && stderr.contains("set TMPDIR"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod ci;
 mod configuration;
 mod checks;
 mod corpus;
+mod documents;
 mod egress;
 mod endings;
 mod escapes;

@@ -464,8 +464,20 @@ fn a_run_goes_on_only_with_the_tasks_it_was_begun_with() {
 #[test]
 fn nothing_begun_means_that_everything_is_left_and_a_foreign_directory_is_refused() {
     let sandbox = eight().file("mine/notes.txt", "keep me");
-    sandbox.call(&[TASKS, "--resume", "mine"]).exit(2);
+    let sandbox = sandbox.file("empty/.keep", "").file("file", "");
+    fs::remove_file(sandbox.path().join("empty/.keep")).unwrap();
+    for (name, what) in [
+        ("mine", "is no run directory"),
+        ("empty", "is no run directory"),
+        ("file", "is no directory"),
+        ("nowhere", "does not exist"),
+    ] {
+        let run = sandbox.call(&[TASKS, "--resume", name]).exit(2);
+        let told = format!("--resume: `{name}` {what}, so there is no run to go on with");
+        assert!(run.stderr().contains(&told), "{}", run.stderr());
+    }
     assert!(sandbox.path().join("mine/notes.txt").exists());
+    assert!(!sandbox.path().join("nowhere").exists());
     let sandbox = sandbox
         .file("begun/run.lock", "")
         .file("begun/.gitignore", "*\n")
@@ -477,6 +489,58 @@ fn nothing_begun_means_that_everything_is_left_and_a_foreign_directory_is_refuse
         run.stderr()
     );
     assert_eq!(outcomes(&json(&run, "begun/summary.json")).len(), 8);
+}
+
+#[test]
+fn what_cannot_be_read_of_an_earlier_run_is_told_and_run_again_and_the_pause_is_not_its_time() {
+    let sandbox = eight();
+    sandbox.call(&[TASKS, "--out", "run"]).exit(1);
+    let transcript = |task: &str| {
+        let path = format!("run/{task}/1/transcript.jsonl");
+        sandbox.path().join(path)
+    };
+    let later = fs::read_to_string(transcript("t0")).unwrap();
+    fs::write(transcript("t0"), later.replace("{\"v\":1,", "{\"v\":99,")).unwrap();
+    fs::write(transcript("t1"), "no transcript at all\n").unwrap();
+    // All of it happened an hour ago.
+    let plan = fs::read_to_string(sandbox.path().join("run/run.json")).unwrap();
+    let mut plan: Value = serde_json::from_str(&plan).unwrap();
+    plan["started_at"] = "2020-01-01T00:00:00Z".into();
+    fs::write(sandbox.path().join("run/run.json"), plan.to_string()).unwrap();
+    let mut spent = Vec::new();
+    for task in 2..8 {
+        let path = transcript(&format!("t{task}"));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().map(|line| {
+            let mut event: Value = serde_json::from_str(line).unwrap();
+            event["at"] = "2020-01-01T00:00:07Z".into();
+            event.as_object_mut().unwrap().remove("chain");
+            event.to_string() + "\n"
+        });
+        fs::write(&path, lines.collect::<String>()).unwrap();
+    }
+    let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(1);
+    for told in [
+        "attempt 1 of `t0` does not count and is made up for: its transcript could not be read: line 1: written in format version 99",
+        "attempt 1 of `t1` does not count and is made up for: its transcript could not be read: line 1: not an event",
+        "2 of 8 tasks left to run",
+    ] {
+        assert!(run.stderr().contains(told), "{}", run.stderr());
+    }
+    let mut accounts = vec![json(&run, "run/summary.json")];
+    sandbox.call(&["report", "run"]).exit(1);
+    accounts.push(json(&run, "run/summary.json"));
+    for summary in accounts {
+        let earlier = &summary["tasks"][0]["earlier_attempts"][0];
+        let message = earlier["message"].as_str().unwrap();
+        assert!(message.contains("format version 99"), "{summary:#}");
+        assert_eq!(summary["tasks"][1]["flaky"], false);
+        spent.push(summary["duration_ms"].as_u64().unwrap());
+    }
+    assert!(
+        spent.iter().all(|spent| (7_000..3_600_000).contains(spent)),
+        "{spent:?}"
+    );
 }
 
 /// How many lines all transcripts of a run directory have together.
@@ -497,6 +561,7 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
         ("copy", "auto"),
         ("worktree", "off"),
     ];
+    let mut cut_off_in_all = 0;
     for (seed, (isolation, mode)) in (0..20_u32).zip(ways.into_iter().cycle()) {
         // A sleep that is known by its length, and long enough to be caught in; and one that would stay for ever.
         let asleep = format!("sleep 0.05{seed:02}731");
@@ -526,7 +591,8 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        until(|| lines(&run) >= moment || run.join("junit.xml").exists());
+        let is_begun = || run.join("run.lock").exists();
+        until(|| (is_begun() && lines(&run) >= moment) || run.join("junit.xml").exists());
         child.kill().unwrap();
         child.wait().unwrap();
         let finished = |attempt: &Path| {
@@ -557,6 +623,17 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             junit.contains("tests=\"4\" failures=\"0\" errors=\"0\""),
             "seed {seed}: {junit}"
         );
+        // What was cut off says nothing of the task, and is told all the same.
+        assert!(!junit.contains("flaky"), "seed {seed}: {junit}");
+        assert!(!junit.contains("<rerun"), "seed {seed}: {junit}");
+        let summary = json(&resumed, "run/summary.json");
+        let tasks = summary["tasks"].as_array().unwrap();
+        assert!(tasks.iter().all(|task| task["flaky"] == false));
+        let cut_off = tasks.iter().map(|task| &task["earlier_attempts"]);
+        let cut_off: usize = cut_off.filter_map(Value::as_array).map(Vec::len).sum();
+        assert_eq!(junit.matches("cut_off_attempts=").count(), cut_off);
+        assert_eq!(junit.matches("attempt 1: unfinished: ").count(), cut_off);
+        cut_off_in_all += cut_off;
         sandbox.call(&["report", "run"]).exit(0);
         until(|| !is_left(&asleep) && !is_left(&stays));
         assert_eq!(state(&repo), before, "seed {seed}");
@@ -567,4 +644,5 @@ fn killed_at_any_moment_a_run_goes_on_until_every_task_is_finished_once() {
             .collect();
         assert!(left.is_empty(), "seed {seed}: {left:?}");
     }
+    assert!(cut_off_in_all > 0, "no run was killed while a task ran");
 }

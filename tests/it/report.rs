@@ -1036,7 +1036,7 @@ fn events_of_another_task_do_not_count_where_they_do_not_belong() {
     let loaded = run_dir::load(directory.path()).unwrap();
     assert_eq!(
         loaded.summary.task("never").unwrap().outcome,
-        Outcome::NotRun
+        Outcome::Unfinished
     );
     assert_eq!(loaded.damages.len(), 12);
     assert_eq!(loaded.summary.damages.len(), 12);
@@ -1086,7 +1086,7 @@ fn a_link_in_a_run_directory_is_not_followed() {
     let loaded = run_dir::load(directory.path()).unwrap();
     assert_eq!(
         loaded.summary.task("good").unwrap().outcome,
-        Outcome::NotRun
+        Outcome::Unfinished
     );
     assert_eq!(loaded.damages.len(), 1);
 }

@@ -53,6 +53,11 @@ pub(super) fn read_operands(
                 .clone()
                 .filter_map(|word| word.text.strip_prefix("--url="));
             let mut addresses = open.clone().map(|word| word.text.as_str()).chain(attached);
+            let names_one = (1..line.named).any(|index| operands.contains(&index));
+            let further = addresses.clone().find(|address| may_be_address(address));
+            if let Some(address) = further.filter(|_| names_one) {
+                found.refuse(format!("`{address}`, which may be one more address"));
+            }
             if let Some(address) = addresses.find(|address| !is_web(address)) {
                 found.refuse(format!("`{address}`, which may be no web address"));
             }
@@ -84,6 +89,9 @@ pub(super) fn read_operands(
             }
         }
         Extra::OperandsWritten => written(open.cloned(), found),
+        Extra::OperandsInside => found
+            .inside
+            .extend(open.filter(|word| may_lead_out(word)).cloned()),
         Extra::SecondOperandWritten => second_written(line, operands, found),
         Extra::BareBundle => {
             let first = line
@@ -430,6 +438,16 @@ fn is_web(text: &str) -> bool {
     };
     let is_host = !scheme.contains(['{', '[']) && lower.split_once("://").is_none();
     matches!(scheme, "http" | "https") || is_host && scheme != "file"
+}
+
+/// Whether the tool, which looks at the name alone, could take an operand for a path outside the directory.
+fn may_lead_out(operand: &Word) -> bool {
+    operand.text.starts_with('/') || operand.text.split('/').any(|part| part == "..")
+}
+
+/// Whether an operand, that may be the value of an option too, could be the name of a host or an address.
+fn may_be_address(text: &str) -> bool {
+    !text.contains(char::is_whitespace) && text.parse::<f32>().is_err()
 }
 
 /// Notes files that are written; their names have to be literal.

@@ -167,6 +167,12 @@ fn git_subcommand(line: Line<'_>, found: &mut Inspection) -> Option<usize> {
     while let Some(word) = line.words.get(at) {
         let text = word.text.as_str();
         if !text.starts_with('-') {
+            // `git a/b` runs the file `git-a/b`.
+            if at >= line.named && text.contains('/') {
+                found.refuse(format!(
+                    "the subcommand `{text}` of `git`, which may be a file"
+                ));
+            }
             return Some(at);
         }
         if at >= line.named && !GIT_GLOBAL_HARMLESS.contains(&text) {
@@ -505,14 +511,13 @@ fn read_word(
             &mut found.writes,
             &mut found.refused,
         );
-    } else if guard.writes.iter().any(|option| means(&option)) {
-        value_written(
-            line,
-            name,
-            value.as_ref().or(next),
-            &mut found.writes,
-            &mut found.refused,
-        );
+    } else {
+        let value = value.as_ref().or(next);
+        if guard.writes.iter().any(|option| means(&option)) {
+            value_written(line, name, value, &mut found.writes, &mut found.refused);
+        } else if guard.inside.iter().any(|option| means(&option)) {
+            value_written(line, name, value, &mut found.inside, &mut found.refused);
+        }
     }
 }
 

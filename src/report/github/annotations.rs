@@ -6,8 +6,8 @@
 use super::super::account::{self, bypass_warning};
 use super::super::junit::relative;
 use super::super::summary::{Summary, TaskSummary};
-use super::super::{is_bypass, sandbox};
-use crate::outcome::{OnDenied, Verdict};
+use super::super::{gate, is_bypass, sandbox};
+use crate::outcome::{Exit, OnDenied, Verdict};
 use crate::text::{self, workflow};
 
 /// How many of a kind GitHub shows for a step.
@@ -15,8 +15,8 @@ const SHOWN: usize = 10;
 /// The longest message, in bytes.
 const MESSAGE: usize = 4000;
 
-/// The lines to print on stdout: errors for tasks that did not pass, failures first; warnings for tasks that were not run, that
-/// ran without a gate, or that passed with denials.
+/// The lines to print on stdout: errors for tasks that did not pass, failures first; warnings for tasks whose failure does not
+/// count, that were not run, that ran without a gate, or that passed with denials.
 #[must_use]
 pub fn annotations(summary: &Summary) -> Vec<String> {
     let of = |verdict| {
@@ -25,13 +25,31 @@ pub fn annotations(summary: &Summary) -> Vec<String> {
             .iter()
             .filter(move |task| task.verdict() == verdict)
     };
-    let errors = of(Verdict::Failed).chain(of(Verdict::Errored)).map(|task| {
-        line(
-            "error",
-            task,
-            &account::details(task, &summary.dir).join("\n"),
-        )
+    let in_full = |kind, task: &TaskSummary| {
+        let details = account::details(task, &summary.dir).join("\n");
+        line(kind, task, &details)
+    };
+    let counts = |task: &&TaskSummary| task.excuse().is_none();
+    let errors = of(Verdict::Failed)
+        .filter(counts)
+        .chain(of(Verdict::Errored))
+        .map(|task| in_full("error", task));
+    let excused = of(Verdict::Failed)
+        .filter(|task| !counts(task))
+        .map(|task| in_full("warning", task));
+    let gated = gate::reason(summary).map(|reason| {
+        let kind = if summary.exit() == Exit::Passed {
+            "warning"
+        } else {
+            "error"
+        };
+        let message = workflow::data(&clean(&reason));
+        (kind, format!("::{kind} title=agent-batch::{message}"))
     });
+    let gated_as = |kind| {
+        let gated = gated.iter().filter(move |(own, _)| *own == kind);
+        gated.map(|(_, line)| line.clone())
+    };
     let skipped = of(Verdict::Skipped).map(|task| line("warning", task, &task.message));
     let bypassed = summary
         .tasks
@@ -49,21 +67,20 @@ pub fn annotations(summary: &Summary) -> Vec<String> {
         });
     let denied = of(Verdict::Passed)
         .filter(|task| !task.denials.is_empty() && task.on_denied == OnDenied::Warn)
-        .map(|task| {
-            line(
-                "warning",
-                task,
-                &account::details(task, &summary.dir).join("\n"),
-            )
-        });
+        .map(|task| in_full("warning", task));
     let damages = summary.damages.iter().take(1).map(|damage| {
         let message = clean(damage);
         format!("::error title=agent-batch::{}", workflow::data(&message))
     });
-    let mut lines = within("error", damages.chain(errors));
+    let mut lines = within("error", damages.chain(gated_as("error")).chain(errors));
     lines.extend(within(
         "warning",
-        bypassed.chain(unconfined).chain(denied).chain(skipped),
+        gated_as("warning")
+            .chain(bypassed)
+            .chain(unconfined)
+            .chain(denied)
+            .chain(excused)
+            .chain(skipped),
     ));
     lines
 }

@@ -95,7 +95,7 @@ fn in_order(summary: &Summary) -> Vec<Entry<'_>> {
 
 fn rank(task: &TaskSummary) -> u8 {
     match task.verdict() {
-        Verdict::Failed if !task.is_excused() => 0,
+        Verdict::Failed if task.excuse().is_none() => 0,
         Verdict::Errored => 1,
         Verdict::Skipped => 2,
         Verdict::Failed => 3,

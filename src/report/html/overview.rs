@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::{Entry, Page};
-use crate::outcome::{Exit, OnDenied, Verdict};
+use crate::outcome::{Exit, OnDenied, Verdict, signal_name};
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{Baseline, Class, Summary, TaskSummary, Totals};
-use crate::report::{is_bypass, sandbox, verdict_word};
+use crate::report::{gate, is_bypass, sandbox, verdict_word};
 use crate::text::{self, html::line};
 
 /// How many rows the table has.
@@ -26,7 +26,8 @@ pub(super) fn verdict_line(summary: &Summary) -> String {
     let all = text::plural(totals.tasks, "task");
     match summary.exit() {
         Exit::Signal(signal) => format!(
-            "Interrupted by signal {signal}: {} of {all} passed",
+            "Interrupted by {}: {} of {all} passed",
+            signal_name(signal),
             totals.passed
         ),
         Exit::Usage => "Nothing was run".to_owned(),
@@ -52,12 +53,9 @@ pub(super) fn verdict_line(summary: &Summary) -> String {
 
 /// How many tasks fail the run by the baseline's gate, if there is one.
 fn gated(summary: &Summary) -> Option<usize> {
-    let baseline = summary
-        .baseline
-        .as_ref()
-        .filter(|baseline| !baseline.gate.is_empty())?;
-    let fails = |task: &&TaskSummary| task.quarantine.is_none() && baseline.gates(task);
-    Some(summary.tasks.iter().filter(fails).count())
+    let gate = &summary.baseline.as_ref()?.gate;
+    let fails = summary.tasks.iter().filter(|task| task.fails_run());
+    (!gate.is_empty()).then(|| fails.count())
 }
 
 /// Verdict, sums and warnings.
@@ -75,6 +73,7 @@ pub(super) fn top(summary: &Summary) -> Markup {
                 @if let Some(at) = when(summary.plan.started_at) { " · " (at) }
             }
             h1 { (verdict_line(summary)) }
+            @if let Some(reason) = gate::reason(summary) { p.about { (sentence(&reason)) } }
             (sums(summary, &totals))
             @if let Some(baseline) = &summary.baseline { (self::baseline(summary, baseline)) }
         }
@@ -263,6 +262,13 @@ fn why(task: &TaskSummary) -> Option<String> {
             OnDenied::Fail | OnDenied::Ignore => format!("{denials}, which the task file allows"),
         }
     })
+}
+
+/// A line of a log as a sentence of a page.
+fn sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
 }
 
 /// A sentence, with what stands in backticks as code.

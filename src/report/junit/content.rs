@@ -19,6 +19,8 @@ pub(super) const BODY: usize = 32 * 1024;
 const BODIES: usize = 16 * 1024 * 1024;
 /// What a body has however many tasks there are, in bytes.
 const LEAST: usize = 512;
+/// How many attempts that were cut off are told.
+const CUT_OFF: usize = 5;
 
 /// The longest body and the longest `system-out` of a case, when there are that many, in bytes.
 pub(super) fn room(cases: usize) -> usize {
@@ -77,7 +79,16 @@ pub(super) fn system_out(task: &TaskSummary, dir: &str) -> String {
         ("stop_reasons", reasons.join(", ")),
     ];
     let mut out = String::new();
+    let cut_off: Vec<_> = task
+        .earlier
+        .iter()
+        .filter(|attempt| attempt.outcome.is_cut_off())
+        .collect();
     let trials = [
+        (
+            "cut_off_attempts",
+            (!cut_off.is_empty()).then(|| cut_off.len().to_string()),
+        ),
         ("flaky", task.is_flaky().then(|| "true".to_owned())),
         ("trials", task.trials_line()),
     ];
@@ -99,6 +110,10 @@ pub(super) fn system_out(task: &TaskSummary, dir: &str) -> String {
             &account::in_dir(dir, &relative(file)),
         );
     }
+    for attempt in cut_off.into_iter().take(CUT_OFF) {
+        out.push_str(&unmarked(&told(attempt, dir)));
+        out.push('\n');
+    }
     if let Some(unused) = account::unused_rules(task) {
         let line = format!("allow rules without use: {unused}\n");
         out.push_str(&unmarked(&line));
@@ -112,14 +127,17 @@ pub(super) fn system_out(task: &TaskSummary, dir: &str) -> String {
 
 /// An attempt before the last one: how it ended and where its transcript lies.
 pub(super) fn earlier(earlier: &AttemptRecord, dir: &str) -> String {
+    section(&unmarked(&told(earlier, dir)), 3 * MESSAGE)
+}
+
+fn told(earlier: &AttemptRecord, dir: &str) -> String {
     let message = text::one_line(&earlier.message, MESSAGE);
-    let text = format!(
+    format!(
         "attempt {}: {}: {message}\ntranscript: {}",
         earlier.attempt,
         earlier.outcome.name(),
         account::in_dir(dir, &relative(&earlier.transcript))
-    );
-    section(&unmarked(&text), 3 * MESSAGE)
+    )
 }
 
 /// An amount as a plain number, or `unknown`.

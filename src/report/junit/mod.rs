@@ -5,7 +5,8 @@
 //! is the outcome's name. The body of a failure begins with `file:line`, which annotating readers look for.
 //!
 //! An attempt that did not pass is a `flakyFailure` of a case that passed in the end; of any other, those before the last one are
-//! a `rerunFailure`: the two that Jenkins reads, whatever kind of mistake it was. A task with trials is one case as well: its
+//! a `rerunFailure`: the two that Jenkins reads, whatever kind of mistake it was. One that was cut off from outside says nothing
+//! of the task, so it is neither; the case's `system-out` tells it. A task with trials is one case as well: its
 //! verdict is that of all of them, and a case for each would count failures that the gate allows.
 //!
 //! The crate junit-report writes the document. It writes text raw into CDATA sections and attributes almost raw, so
@@ -18,14 +19,16 @@ mod complete;
 mod content;
 mod names;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
 use junit_report::{TestCase, TestCaseBuilder, TestSuite, TestSuiteBuilder};
 
+use super::gate;
 use super::summary::{AttemptRecord, Summary, TaskSummary};
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{Exit, Outcome, Verdict};
 use crate::text::{self, xml};
 use crate::usage::{Usage, Usd};
 use complete::Document;
@@ -59,11 +62,11 @@ pub fn render(summary: &Summary, dialect: Dialect) -> io::Result<String> {
 /// # Errors
 /// Those of `out`.
 pub fn write(out: impl Write, summary: &Summary, dialect: Dialect) -> io::Result<()> {
-    let further: Vec<Suite> = [incomplete(summary), damaged(summary)]
+    let further: Vec<Suite> = [incomplete(summary), damaged(summary), gated(summary)]
         .into_iter()
         .flatten()
         .collect();
-    let mut document = Document::begin(out, &Totals::of(summary, further.len()), dialect)?;
+    let mut document = Document::begin(out, &Totals::of(summary, &further), dialect)?;
     for suite in suites(summary).chain(further) {
         document.add(suite)?;
     }
@@ -80,16 +83,20 @@ struct Totals {
 }
 
 impl Totals {
-    /// Each of the `further` suites, which speak of the run, is one error.
-    fn of(summary: &Summary, further: usize) -> Self {
+    /// With the `further` suites, which speak of the run.
+    fn of(summary: &Summary, further: &[Suite]) -> Self {
         let with = |verdict| {
             let tasks = summary.tasks.iter();
             tasks.filter(|task| task.verdict() == verdict).count()
         };
+        let of_the_run = |count: fn(&TestSuite) -> usize| {
+            let counts = further.iter().map(|suite| count(&suite.written));
+            counts.sum::<usize>()
+        };
         Self {
-            tests: summary.tasks.len() + further,
-            failures: with(Verdict::Failed),
-            errors: with(Verdict::Errored) + further,
+            tests: summary.tasks.len() + further.len(),
+            failures: with(Verdict::Failed) + of_the_run(TestSuite::failures),
+            errors: with(Verdict::Errored) + of_the_run(TestSuite::errors),
             skipped: with(Verdict::Skipped),
             time: summary.tasks.iter().map(time).sum(),
         }
@@ -181,11 +188,30 @@ fn damaged(summary: &Summary) -> Option<Suite> {
     told.then(|| of_the_run(summary, "record", "damaged", &summary.damages))
 }
 
-/// A suite with one case that is an error of the run and of no task.
+/// What a gate fails the run for where no task failed that counts: all cases pass or are excused, and the run does not.
+fn gated(summary: &Summary) -> Option<Suite> {
+    let by_tasks = |task: &TaskSummary| task.fails_run() && task.verdict() == Verdict::Failed;
+    if summary.exit() != Exit::Failed || summary.tasks.iter().any(by_tasks) {
+        return None;
+    }
+    let mut sentences = vec![gate::reason(summary)?];
+    for task in summary.tasks.iter().filter(|task| task.fails_run()) {
+        let shifts = task.compared.iter().flat_map(|compared| &compared.shifts);
+        let shifts: Vec<String> = shifts.map(ToString::to_string).collect();
+        sentences.push(format!("{}: {}", task.name, shifts.join(", ")));
+    }
+    Some(of_the_run(summary, "gate", "gate", &sentences))
+}
+
+/// A suite with one case that is a mistake of the run and of no task: an error, or what a gate found.
 fn of_the_run(summary: &Summary, name: &str, kind: &str, sentences: &[String]) -> Suite {
     let all = text::one_line(&sentences.join("; "), MESSAGE);
     let message = xml::attribute(&all, MESSAGE);
-    let mut case = TestCaseBuilder::error(name, junit_report::Duration::ZERO, kind, &message);
+    let made = match kind {
+        "gate" => TestCaseBuilder::failure,
+        _ => TestCaseBuilder::error,
+    };
+    let mut case = made(name, junit_report::Duration::ZERO, kind, &message);
     case.set_classname("agent-batch");
     case.set_trace(&xml::cdata(&section(&sentences.join("\n"), content::BODY)));
     let mut builder = TestSuiteBuilder::new(&format!("agent-batch {name}"));
@@ -221,7 +247,7 @@ fn properties(summary: &Summary, tasks: &[&TaskSummary]) -> Vec<(&'static str, S
             .saturating_add(task.cost.unwrap_or_default());
         cost = cost.filter(|_| known).map(|sum| sum.saturating_add(spent));
     }
-    let list = vec![
+    let mut list = vec![
         ("agent_batch_version", summary.plan.program_version.clone()),
         ("plan_sha256", summary.plan.plan_sha256.clone()),
         ("run_dir", summary.dir.clone()),
@@ -230,6 +256,7 @@ fn properties(summary: &Summary, tasks: &[&TaskSummary]) -> Vec<(&'static str, S
         ("tokens", usage.total().to_string()),
         ("cost_usd", content::dollars(cost)),
     ];
+    list.extend(gate::reason(summary).map(|reason| ("exit_reason", reason)));
     list.into_iter()
         .map(|(name, value)| (name, xml::attribute(&value, ATTRIBUTE)))
         .collect()
@@ -252,7 +279,10 @@ fn reruns(task: &TaskSummary, dir: &str) -> Vec<Rerun> {
         .filter(|_| task.verdict() == Verdict::Passed);
     let attempts = task.earlier.iter().chain(&last);
     attempts
-        .filter(|attempt| attempt.outcome.verdict() != Verdict::Passed)
+        .filter(|attempt| {
+            let outcome = attempt.outcome;
+            outcome.verdict() != Verdict::Passed && !outcome.is_cut_off()
+        })
         .map(rerun)
         .collect()
 }
@@ -277,7 +307,14 @@ fn case(
     let class = class_name(&task.file);
     let name = unique(&class, xml::attribute(&task.name, ATTRIBUTE), taken);
     let span = time(task);
-    let message = message(&task.message, task.outcome);
+    let said = match task.excuse() {
+        Some(excuse) => Cow::from(format!(
+            "[does not fail the run: a task that {excuse}] {}",
+            task.message
+        )),
+        None => Cow::from(&task.message),
+    };
+    let message = message(&said, task.outcome);
     let mut builder = match row.verdict {
         Verdict::Passed => TestCaseBuilder::success(&name, span),
         Verdict::Failed => TestCaseBuilder::failure(&name, span, row.name, &message),

@@ -15,7 +15,7 @@ use crate::event::{
     AssistantReplied, CheckResult, ConnectionFinished, ConnectionResult, Event, HookFinished,
     HookResult, Kind, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
 };
-use crate::outcome::Verdict;
+use crate::outcome::{Verdict, signal_name};
 use crate::text::{self, workflow};
 
 pub use filter::{Filter, Filtering};
@@ -166,9 +166,10 @@ impl<W: Write> Screen<'_, W> {
                 let names = text::one_line(&tasks.join(", "), 600);
                 self.say(Paint::Bad, &format!("not run: {names}: {reason}"))
             }
-            Kind::RunInterrupted { signal } => {
-                self.say(Paint::Bad, &format!("interrupted by signal {signal}"))
-            }
+            Kind::RunInterrupted { signal } => self.say(
+                Paint::Bad,
+                &format!("interrupted by {}", signal_name(*signal)),
+            ),
             Kind::CallsEased { window, .. } => self.say(
                 Paint::Dim,
                 &format!("the API refused for load: at most {window} at the same time"),

@@ -110,6 +110,8 @@ pub struct Compared {
     pub before: Option<Before>,
     /// What changed notably. Only of tasks that passed both times: a failure stops early or runs on, and says nothing.
     pub shifts: Vec<Shift>,
+    /// Whether the gate fails the run for this task, a quarantine left aside; `null` without a gate.
+    pub gated: Option<bool>,
 }
 
 /// A task of the baseline.
@@ -174,22 +176,45 @@ impl std::fmt::Display for Shift {
     }
 }
 
-impl Baseline {
-    /// Whether the task fails the run by this baseline's gate.
-    #[must_use]
-    pub fn gates(&self, task: &TaskSummary) -> bool {
-        let Some(compared) = &task.compared else {
-            return false;
-        };
+impl Gate {
+    /// Whether a task of this class and these changes fails a run that is gated by this.
+    pub(in crate::report) fn fails(self, class: Class, shifts: &[Shift]) -> bool {
         let rises = |measure| {
-            let mut shifts = compared.shifts.iter();
+            let mut shifts = shifts.iter();
             shifts.any(|shift| shift.measure == measure && shift.is_rise())
         };
-        self.gate.iter().any(|gate| match gate {
-            Gate::Broken => compared.class == Class::Broken,
-            Gate::Cost => rises(Measure::Cost),
-            Gate::Steps => rises(Measure::Steps),
-        })
+        match self {
+            Self::Broken => class == Class::Broken,
+            Self::Cost => rises(Measure::Cost),
+            Self::Steps => rises(Measure::Steps),
+        }
+    }
+}
+
+impl TaskSummary {
+    /// Whether the task makes the run fail: by the gate if there is one, else by its verdict, and never in quarantine.
+    #[must_use]
+    pub fn fails_run(&self) -> bool {
+        let gated = self.compared.as_ref().and_then(|compared| compared.gated);
+        self.quarantine.is_none() && gated.unwrap_or(self.verdict() == Verdict::Failed)
+    }
+
+    /// Why the run does not fail for this task although the task failed: what follows `that`.
+    #[must_use]
+    pub fn excuse(&self) -> Option<&'static str> {
+        if self.verdict() != Verdict::Failed || self.fails_run() {
+            return None;
+        }
+        if self.is_excused() {
+            return Some("is in quarantine");
+        }
+        Some(
+            match self.compared.as_ref().map(|compared| compared.class) {
+                Some(Class::StillFailing) => "also failed in the baseline",
+                Some(Class::Broken) => "passed in the baseline (this gate does not look at that)",
+                _ => "the baseline has no verdict of",
+            },
+        )
     }
 }
 
@@ -198,11 +223,7 @@ impl Baseline {
 pub(super) fn exit(summary: &Summary) -> Exit {
     let mut exit = Exit::Passed;
     for task in &summary.tasks {
-        let fails = match &summary.baseline {
-            Some(baseline) if !baseline.gate.is_empty() => baseline.gates(task),
-            _ => task.verdict() == Verdict::Failed,
-        };
-        if fails && task.quarantine.is_none() {
+        if task.fails_run() {
             return Exit::Failed;
         }
         if matches!(task.verdict(), Verdict::Errored | Verdict::Skipped) {

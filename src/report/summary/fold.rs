@@ -41,6 +41,16 @@ impl TaskSummary {
         self.take(&event.kind);
     }
 
+    /// The transcript of an attempt, this one or one that begins now, cannot be read to its end.
+    pub(super) fn lose(&mut self, attempt: u32, why: &str) {
+        if attempt > self.attempt {
+            self.open_attempt(attempt);
+        }
+        self.attempt_message =
+            record::sentence(&format!("its transcript could not be read: {why}"));
+        self.judge_trials();
+    }
+
     /// Puts the attempt so far among the earlier ones and begins a new one.
     fn open_attempt(&mut self, attempt: u32) {
         let mut next = Self::new(&PlannedTask {
@@ -136,6 +146,7 @@ impl TaskSummary {
                         detail: record::name(&concern.detail),
                     });
                 }
+                self.now("checking its work");
                 if let Some(patch) = &compared.patch {
                     self.patch_bytes = patch.bytes;
                     self.patch = (!patch.file.is_empty() && self.transcript.is_some())

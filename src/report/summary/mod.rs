@@ -12,6 +12,7 @@ mod task;
 mod fold;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use time::OffsetDateTime;
 
@@ -48,6 +49,8 @@ pub struct Summary {
     /// What the run was compared with, if it was; each task then says what the comparison came to.
     pub baseline: Option<Baseline>,
     places: HashMap<String, usize>,
+    /// The latest event of the run before it went on for the first time, for the second time, and so on.
+    ends: Vec<Option<OffsetDateTime>>,
 }
 
 /// Sums over all tasks.
@@ -84,6 +87,7 @@ impl Summary {
             .enumerate()
             .map(|(place, task)| (task.name.clone(), place))
             .collect();
+        let resumed = plan.resumed.len();
         let faults = plan.merge.iter().flat_map(|merge| &merge.faults);
         Self {
             damages: faults.cloned().collect(),
@@ -95,6 +99,7 @@ impl Summary {
             eased: 0,
             baseline: None,
             places,
+            ends: vec![None; resumed + 1],
         }
     }
 
@@ -104,6 +109,13 @@ impl Summary {
             return;
         }
         self.finished_at = self.finished_at.max(Some(event.at));
+        let before = self
+            .plan
+            .resumed
+            .partition_point(|resumed| resumed.at <= event.at);
+        if let Some(end) = self.ends.get_mut(before) {
+            *end = (*end).max(Some(event.at));
+        }
         if event.task.is_empty() && event.attempt == 0 {
             return self.fold_batch(&event.kind);
         }
@@ -134,6 +146,14 @@ impl Summary {
             Kind::RunInterrupted { signal } => self.signal = Some(*signal),
             Kind::CallsEased { .. } => self.eased = self.eased.saturating_add(1),
             _ => {}
+        }
+    }
+
+    /// An attempt has a transcript that cannot be read to its end, so that nothing is known of how it ended.
+    pub(crate) fn lose(&mut self, task: &str, attempt: u32, why: &str) {
+        let place = self.places.get(task);
+        if let Some(task) = place.and_then(|place| self.tasks.get_mut(*place)) {
+            task.lose(attempt, why);
         }
     }
 
@@ -201,12 +221,16 @@ impl Summary {
         totals
     }
 
-    /// The wall-clock time of the run so far.
+    /// The wall-clock time of the run so far. That between a run and one that goes on with it is not counted.
     #[must_use]
-    pub fn elapsed(&self) -> std::time::Duration {
-        self.finished_at
-            .and_then(|at| (at - self.plan.started_at).try_into().ok())
-            .unwrap_or_default()
+    pub fn elapsed(&self) -> Duration {
+        let resumed = self.plan.resumed.iter().map(|resumed| resumed.at);
+        let begins = std::iter::once(self.plan.started_at).chain(resumed);
+        let spans = begins.zip(&self.ends).filter_map(|(begin, end)| {
+            let span = end.as_ref().copied()? - begin;
+            Duration::try_from(span).ok()
+        });
+        spans.fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// The tasks that a person has to look at, in plan order: those that ran and did not pass, and those that passed with

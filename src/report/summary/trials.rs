@@ -1,5 +1,7 @@
 //! What the trials of a task say together, and which attempt belongs to which of them.
 
+use std::collections::BTreeMap;
+
 use super::record::{self, AttemptRecord};
 use super::task::TaskSummary;
 use crate::outcome::{Outcome, Standing, Tally, Trials, Verdict};
@@ -14,8 +16,9 @@ pub(super) struct TrialsSoFar {
     errored: Option<Outcome>,
     /// The attempt before this one, of which is not known yet whether this one makes up for it.
     before: Option<(u32, Outcome)>,
-    /// The highest number that a trial had.
-    most: u32,
+    /// The trials that measured nothing, with how they ended: a run that goes on counts verdicts only, so that a number can
+    /// come again.
+    unmeasured: BTreeMap<u32, Outcome>,
     /// Why the trials that are missing are not run.
     not_run: Option<String>,
 }
@@ -84,7 +87,7 @@ impl TaskSummary {
     }
 
     /// Whether the task did now this and now that: some trials passed and others failed, or it passed only after an
-    /// attempt that ended in infrastructure.
+    /// attempt that ended in infrastructure. One that was cut off from outside is none of these.
     #[must_use]
     pub fn is_flaky(&self) -> bool {
         let tally = self.tally();
@@ -102,7 +105,6 @@ impl TaskSummary {
     pub(super) fn open_trial(&mut self, last: &mut Self) {
         self.standing = std::mem::take(&mut last.standing);
         self.standing.before = Some((last.trial, last.attempt_outcome));
-        self.standing.most = self.standing.most.max(last.trial);
         self.made_up = last.made_up;
     }
 
@@ -119,21 +121,29 @@ impl TaskSummary {
         } else {
             before == trial && !is_verdict
         };
-        if !makes_up {
+        if makes_up {
+            self.make_up(outcome);
+        } else {
             self.standing = self.standing.with(outcome);
-            // A run that goes on counts verdicts only, so that a number comes again for one that measured nothing.
-            let errored = &mut self.standing.tally.errored;
-            if (1..=self.standing.most).contains(&trial) && *errored > 0 {
-                *errored -= 1;
-                self.made_up = self.made_up.saturating_add(1);
+            if outcome.verdict() == Verdict::Errored {
+                self.standing.unmeasured.insert(before, outcome);
             }
-        } else if !matches!(
-            outcome,
-            Outcome::Unfinished | Outcome::Cancelled | Outcome::NotRun
-        ) {
-            self.made_up = self.made_up.saturating_add(1);
+            if trial > 0
+                && let Some(outcome) = self.standing.unmeasured.remove(&trial)
+            {
+                let errored = &mut self.standing.tally.errored;
+                *errored = errored.saturating_sub(1);
+                self.make_up(outcome);
+            }
         }
         self.judge_trials();
+    }
+
+    /// Another attempt makes up for one that ended so.
+    fn make_up(&mut self, outcome: Outcome) {
+        self.made_up = self
+            .made_up
+            .saturating_add(u32::from(!outcome.is_cut_off()));
     }
 
     /// The trials with the last attempt, if that is over.

@@ -268,6 +268,16 @@ impl<'a> Project<'a> {
         sandbox::check_policy(self, findings);
         quarantine::check_list(self, findings);
     }
+
+    /// What is doubtful once all tasks are known.
+    pub(super) fn review(
+        &self,
+        names: &[&str],
+        today: Option<time::Date>,
+        findings: &mut Findings,
+    ) {
+        quarantine::review(self, names, today, findings);
+    }
 }
 
 /// Everything that a task is made from.
@@ -321,7 +331,7 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let before = findings.errors.len();
     let name = identity::name(cx, findings);
     let tags = identity::tags(cx, findings);
-    let quarantine = quarantine::resolve(cx, &name, findings);
+    let quarantine = quarantine::resolve(cx, &name);
     let (system, turns) = prompt::resolve(cx, findings);
     let model = model::resolve(cx, findings);
     let tools = tools::resolve(cx, findings);

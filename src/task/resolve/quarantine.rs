@@ -12,6 +12,10 @@ use super::super::spec::QuarantineSpec;
 use super::super::tree::Half;
 use super::{Context, Findings, Project};
 use crate::report::Quarantine;
+use crate::text;
+
+/// How many tasks are named in one sentence.
+const NAMED: usize = 10;
 
 /// What is wrong with the list itself, whatever the tasks are.
 pub(super) fn check_list(project: &Project<'_>, findings: &mut Findings) {
@@ -38,35 +42,71 @@ pub(super) fn check_list(project: &Project<'_>, findings: &mut Findings) {
     }
 }
 
-/// The entry that excuses the task today, if one does.
-pub(super) fn resolve(cx: &Context<'_>, name: &str, findings: &mut Findings) -> Option<Quarantine> {
-    let project = cx.project?;
-    let mut found = None;
+/// The entry that excuses the task today, if one does. What is wrong with an entry was said of the list.
+pub(super) fn resolve(cx: &Context<'_>, name: &str) -> Option<Quarantine> {
+    let mut entries = cx.project?.spec.quarantine.iter();
+    let entry =
+        entries.find(|entry| matches(entry, name) && !has_ended(entry, cx.options.today))?;
+    Some(Quarantine {
+        reason: entry.reason.trim().to_owned(),
+        until: entry.until.clone(),
+    })
+}
+
+/// What is doubtful about the list once all tasks are known: entries that have ended, and entries that excuse no task. Only
+/// these can be misspelt; of a run that reads some of the task files, the others are told as well, because nobody knows.
+pub(super) fn review(
+    project: &Project<'_>,
+    names: &[&str],
+    today: Option<Date>,
+    findings: &mut Findings,
+) {
     for (index, entry) in project.spec.quarantine.iter().enumerate() {
-        // What is wrong with an entry was said of the list.
-        let (Ok(glob), Some(until)) = (glob(entry), date(entry)) else {
-            continue;
-        };
-        if !glob.is_match(name) {
-            continue;
-        }
-        if cx.options.today.is_some_and(|today| today > until) {
-            let origin = project.quarantine.origin(&[]).index(index).key("until");
+        let origin = project.quarantine.origin(&[]).index(index);
+        let excused: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| matches(entry, name))
+            .collect();
+        let ended = has_ended(entry, today);
+        let (key, message, hint) = if excused.is_empty() {
+            let ended = if ended {
+                format!(", and ended on {}", entry.until)
+            } else {
+                String::new()
+            };
+            let all = text::plural(names.len() as u64, "task");
+            let message = format!(
+                "the quarantine of {} matches none of the {all} that were read{ended}",
+                quoted(&entry.task)
+            );
+            let hint = "a pattern matches whole names (`name*` their beginning); remove an entry whose task is gone";
+            ("task", message, hint)
+        } else if ended {
             let message = format!(
                 "the quarantine of {} ended on {}: a failure counts again",
-                quoted(name),
+                text::some(&excused, NAMED),
                 entry.until
             );
-            let hint = "remove the entry, or move the date".to_owned();
-            findings.warning(&origin, Half::Value, message, Some(hint));
+            ("until", message, "remove the entry, or move the date")
+        } else {
             continue;
-        }
-        found.get_or_insert_with(|| Quarantine {
-            reason: entry.reason.trim().to_owned(),
-            until: entry.until.clone(),
-        });
+        };
+        findings.warning(
+            &origin.key(key),
+            Half::Value,
+            message,
+            Some(hint.to_owned()),
+        );
     }
-    found
+}
+
+fn matches(entry: &QuarantineSpec, name: &str) -> bool {
+    glob(entry).is_ok_and(|glob| glob.is_match(name))
+}
+
+fn has_ended(entry: &QuarantineSpec, today: Option<Date>) -> bool {
+    date(entry).is_none_or(|until| today.is_some_and(|today| today > until))
 }
 
 fn glob(entry: &QuarantineSpec) -> Result<GlobMatcher, String> {

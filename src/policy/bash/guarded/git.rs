@@ -127,7 +127,8 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["git"],
         subcommands: &["bisect"],
-        extra: Extra::NoWord(&["run"]),
+        // `visualize` starts a program that is called `git...`, or git itself with whatever follows.
+        extra: Extra::NoWord(&["run", "visualize", "view", "replay"]),
         ..NONE
     },
     Guard {
@@ -148,9 +149,9 @@ pub(super) const TABLE: &[Guard] = &[
     Guard {
         heads: &["git"],
         subcommands: &["rebase"],
-        refused: &["-x"],
+        refused: &["-x", "-s"],
         flags: "qvnfmi",
-        valued: "sX",
+        valued: "X",
         numeric: "C",
         ..NONE
     },
@@ -191,6 +192,29 @@ pub(super) const TABLE: &[Guard] = &[
             "unpack-file",
         ],
         extra: Extra::ExactOnly,
+        ..NONE
+    },
+    // A strategy is a program that is called `git-merge-STRATEGY`, and a slash makes it a path in the work tree.
+    Guard {
+        heads: &["git"],
+        subcommands: &["merge", "pull", "rebase", "cherry-pick", "revert"],
+        refused: &["--strategy"],
+        known: &[
+            "--strategy-option",
+            "--strategy=ort",
+            "--strategy=recursive",
+            "--strategy=ours",
+            "--strategy=octopus",
+            "--strategy=resolve",
+            "--strategy=subtree",
+        ],
+        ..NONE
+    },
+    // A path outside the work tree turns it into a comparison of any two files, as with `--no-index`.
+    Guard {
+        heads: &["git"],
+        subcommands: &["diff", "difftool"],
+        extra: Extra::OperandsInside,
         ..NONE
     },
     Guard {

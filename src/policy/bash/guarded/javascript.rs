@@ -430,7 +430,8 @@ pub(super) const TABLE: &[Guard] = &[
             "--generateTrace",
             "--generateCpuProfile",
         ],
-        known: &["--declaration", "--project"],
+        inside: &["--project", "-p", "--rootDir"],
+        known: &["--declaration"],
         extra: Extra::NoOperandFrom("@"),
         ..NONE
     },

@@ -21,6 +21,7 @@ pub(super) const TABLE: &[Guard] = &[
             "-D*",
             "-system-prop",
         ],
+        inside: &["-project-cache-dir"],
         ..NONE
     },
     Guard {

@@ -41,6 +41,8 @@ pub(super) enum Extra {
     NoWord(&'static [&'static str]),
     /// All operands are written.
     OperandsWritten,
+    /// All operands have to lie in the workspace.
+    OperandsInside,
     /// The second operand is written: `uniq`, whose options take numbers.
     SecondOperandWritten,
     /// As before, for `xxd` with its options of its own kind.

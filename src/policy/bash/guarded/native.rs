@@ -29,6 +29,14 @@ pub(super) const TABLE: &[Guard] = &[
         ends: false,
         ..NONE
     },
+    // Its configuration has scripts that run before the tests.
+    Guard {
+        heads: &["cargo"],
+        subcommands: &["nextest"],
+        refused: &["--config-file", "--tool-config-file"],
+        inside: &["--archive-file", "--extract-to", "--workspace-remap"],
+        ..NONE
+    },
     // They build what the registry has, or publish.
     Guard {
         heads: &["cargo"],
@@ -434,6 +442,53 @@ pub(super) const TABLE: &[Guard] = &[
         writes: &["-o", "--descriptor_set_out", "--dependency_out"],
         valued: "I",
         extra: Extra::NoOperandFrom("@"),
+        ..NONE
+    },
+    Guard {
+        heads: &["swift"],
+        style: Style::Words,
+        refused: &[
+            "-X*",
+            "-toolset",
+            "-sdk",
+            "-toolchain",
+            "-swift-sdk*",
+            "-destination",
+            "-config-path",
+            "-security-path",
+            "-pkg-config-path",
+            "-use-integrated-swift-driver",
+            "-disable-sandbox",
+        ],
+        inside: &[
+            "-package-path",
+            "-scratch-path",
+            "-build-path",
+            "-cache-path",
+        ],
+        ..NONE
+    },
+    // A linter that starts other linters, and one that loads them.
+    Guard {
+        heads: &["actionlint"],
+        style: Style::Words,
+        refused: &["-shellcheck", "-pyflakes", "-config-file", "-init-config"],
+        ..NONE
+    },
+    Guard {
+        heads: &["golangci-lint"],
+        refused: &["-c", "--config"],
+        writes: &[
+            "--cpu-profile-path",
+            "--mem-profile-path",
+            "--trace-path",
+            "--output*",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["golangci-lint"],
+        extra: Extra::Subcommands(&["custom"]),
         ..NONE
     },
 ];

@@ -186,6 +186,22 @@ pub(super) const TABLE: &[Guard] = &[
         valued: "pn",
         ..NONE
     },
+    // Texts that go out may come from a file.
+    Guard {
+        heads: &["gh"],
+        subcommands: &["pr", "issue", "release"],
+        inside: &["-F", "--body-file", "--notes-file", "--template", "-T"],
+        valued: "abBHlmnrt",
+        ..NONE
+    },
+    // The value of a field may be a file (`@file`).
+    Guard {
+        heads: &["gh"],
+        subcommands: &["api"],
+        refused: &["-F", "--field"],
+        inside: &["--input"],
+        ..NONE
+    },
     // What follows `--` goes to git.
     Guard {
         heads: &["gh"],

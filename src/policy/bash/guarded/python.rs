@@ -59,6 +59,13 @@ pub(super) const TABLE: &[Guard] = &[
         ..NONE
     },
     Guard {
+        heads: &["pytest", "py.test"],
+        extra: Extra::OperandsInside,
+        valued: "kmnrW",
+        firm: true,
+        ..NONE
+    },
+    Guard {
         heads: &["pip", "pip3"],
         refused: &[
             "-i",
@@ -135,7 +142,7 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["uv"],
-        extra: Extra::Subcommands(&["publish", "tool", "python", "self", "auth", "init"]),
+        extra: Extra::Subcommands(&["run", "publish", "tool", "python", "self", "auth", "init"]),
         ..NONE
     },
     Guard {
@@ -287,6 +294,21 @@ pub(super) const TABLE: &[Guard] = &[
         heads: &["pre-commit"],
         refused: &["-c", "--config", "--hook-dir", "--repo"],
         known: &["--color", "--commit-object-name"],
+        ..NONE
+    },
+    // What they run is for the rule to name, as with `npm exec`.
+    Guard {
+        heads: &["poetry", "pipenv", "pdm", "hatch", "rye"],
+        extra: Extra::Subcommands(&[
+            "run", "shell", "config", "publish", "self", "source", "plugin", "python", "tools",
+            "open",
+        ]),
+        ..NONE
+    },
+    // It writes its second operand.
+    Guard {
+        heads: &["json.tool"],
+        extra: Extra::SecondOperandWritten,
         ..NONE
     },
 ];

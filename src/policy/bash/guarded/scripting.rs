@@ -178,4 +178,36 @@ pub(super) const TABLE: &[Guard] = &[
         extra: Extra::WholeInterpreter,
         ..NONE
     },
+    Guard {
+        heads: &["mix"],
+        refused: &[
+            "-e",
+            "--eval",
+            "-r",
+            "--require",
+            "-pr",
+            "--parallel-require",
+        ],
+        ..NONE
+    },
+    Guard {
+        heads: &["mix"],
+        extra: Extra::Subcommands(&[
+            "do",
+            "cmd",
+            "run",
+            "eval",
+            "escript.install",
+            "archive.install",
+            "hex.publish",
+            "local.hex",
+            "local.rebar",
+        ]),
+        ..NONE
+    },
+    Guard {
+        heads: &["bundle", "bundler"],
+        extra: Extra::Subcommands(&["exec", "config", "console", "open", "plugin", "gem"]),
+        ..NONE
+    },
 ];

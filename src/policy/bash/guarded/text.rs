@@ -84,7 +84,7 @@ pub(super) const TABLE: &[Guard] = &[
     },
     Guard {
         heads: &["ag", "ack"],
-        refused: &["--pager", "--ackrc", "-p", "--path-to-ignore"],
+        refused: &["--pager", "--ackrc", "-p", "--path-to-ignore", "--output"],
         valued: "G",
         numeric: "ABCm",
         ..NONE
@@ -593,6 +593,12 @@ pub(super) const TABLE: &[Guard] = &[
             "-jobname",
         ],
         style: Style::Words,
+        ..NONE
+    },
+    Guard {
+        heads: &["install"],
+        refused: &["--strip-program"],
+        known: &["--strip"],
         ..NONE
     },
 ];
