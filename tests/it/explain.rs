@@ -101,7 +101,7 @@ fn rules_that_cover_less_than_they_seem_to_are_told_with_their_place() {
         .script("- text: done\n")
         .file("repo/src/lib.rs", "")
         .task(
-            r#"
+            r"
 tools: [Bash, Edit]
 permissions:
   allow:
@@ -113,7 +113,7 @@ permissions:
   deny:
     - Read(/etc/hosts)
     - Bash(git push)
-"#,
+",
         )
         .call(&["check", "tasks/task.yaml"]);
     let stderr = String::from_utf8_lossy(&run.output.stderr).into_owned();
