@@ -40,6 +40,9 @@ pub struct RunPlan {
     /// are of another task, and count for nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub superseded: BTreeMap<String, u32>,
+    /// The commit that task files, the project's file, scripts and hooks were read from; `None`: the work tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_commit: Option<String>,
     /// Tasks of the same task files that a filter left out: name and file. They are no part of the plan; without them a
     /// comparison with another run would take them for removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -186,6 +189,7 @@ impl RunPlan {
             shard: None,
             merge: None,
             superseded: BTreeMap::new(),
+            config_commit: None,
             left_out: BTreeMap::new(),
             resumed: Vec::new(),
             tasks,

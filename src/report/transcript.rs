@@ -7,7 +7,7 @@
 mod chain;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Kind, Sink, VERSION};
@@ -180,6 +180,22 @@ pub struct Reader<R> {
 pub fn read(path: &Path) -> io::Result<Reader<BufReader<File>>> {
     let file = file::open(path).map_err(|error| named("open", path, &error))?;
     Ok(Reader::new(path, BufReader::new(file)))
+}
+
+/// The hash that ends the chain of a transcript: that of its last line. `None` where that line was cut off or has none, and for
+/// what is no regular file.
+#[must_use]
+pub fn last_chain(path: &Path) -> Option<String> {
+    if !path.symlink_metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut file = file::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(chain::LENGTH)))
+        .ok()?;
+    let mut end = Vec::new();
+    file.take(chain::LENGTH).read_to_end(&mut end).ok()?;
+    chain::last(&end)
 }
 
 impl<R: BufRead> Reader<R> {

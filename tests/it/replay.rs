@@ -27,6 +27,61 @@ pub(crate) fn assert_reports_can_be_made_again(sandbox: &Sandbox, code: i32) {
     }
 }
 
+/// A run that fails in `run`, and another one of the same name that passes in `other`.
+fn failed_and_passed() -> Sandbox {
+    let sandbox = Sandbox::new()
+        .task("checks:\n  - reply: { contains: Done }")
+        .script("replies:\n  - text: I could not.\n");
+    sandbox.call(&["tasks", "--out", "run"]).exit(1);
+    let sandbox = sandbox.script("replies:\n  - text: Done.\n");
+    sandbox.call(&["tasks", "--out", "other"]).exit(0);
+    sandbox
+}
+
+#[test]
+fn a_transcript_that_was_replaced_as_a_whole_never_passes() {
+    let sandbox = failed_and_passed();
+    let place = |run: &str| {
+        sandbox
+            .path()
+            .join(run)
+            .join(run_dir::transcript("task", 1))
+    };
+    let failed = fs::read(place("run")).unwrap();
+    let summary = |run: &str| {
+        let text = fs::read(sandbox.path().join(run).join("summary.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()
+    };
+    let sealed = summary("run")["chains"].clone();
+    assert_eq!(sealed.as_object().unwrap().len(), 1, "{sealed}");
+    // As it is, a report that is made again says the same.
+    sandbox.call(&["report", "run"]).exit(1);
+    assert_eq!(summary("run")["chains"], sealed);
+
+    fs::copy(place("other"), place("run")).unwrap();
+    let told = "`task/1/transcript.jsonl` is not the transcript of which `summary.json` tells: it was replaced";
+    for _ in 0..2 {
+        let again = sandbox.call(&["report", "run"]).exit(3);
+        assert!(again.stdout().contains(told), "{}", again.stdout());
+        assert_eq!(summary("run")["chains"], sealed);
+    }
+    let resumed = sandbox.call(&["tasks", "--resume", "run"]).exit(2);
+    assert!(resumed.stderr().contains(told), "{}", resumed.stderr());
+    let merged = sandbox.call(&["report", "run", "--out", "merged"]).exit(3);
+    assert!(merged.stdout().contains(told), "{}", merged.stdout());
+
+    fs::write(place("run"), &failed).unwrap();
+    sandbox.call(&["report", "run"]).exit(1);
+    fs::remove_dir_all(place("run").parent().unwrap()).unwrap();
+    let gone = sandbox.call(&["report", "run"]).exit(3);
+    let told = "`task/1/transcript.jsonl` is gone, a transcript of which `summary.json` tells";
+    assert!(gone.stdout().contains(told), "{}", gone.stdout());
+    fs::write(sandbox.path().join("other/summary.json"), "{").unwrap();
+    let unread = sandbox.call(&["report", "other"]).exit(3);
+    let told = "`summary.json` cannot be read";
+    assert!(unread.stdout().contains(told), "{}", unread.stdout());
+}
+
 #[test]
 fn a_transcript_that_was_changed_afterwards_never_passes() {
     let sandbox = Sandbox::new()
