@@ -76,16 +76,18 @@ fn compare(summary: &Summary, directory: &Path) -> (Chains, Vec<String>) {
             None => chains.extend(found.map(|found| (path, found))),
         }
     }
-    for (path, expected) in recorded {
-        if !chains.contains_key(&path) {
-            let shown = text::one_line(&path, 300);
-            told.push(format!(
-                "`{shown}` is gone, a transcript of which `{}` tells",
-                files::JSON
-            ));
-            chains.insert(path, expected);
-        }
-    }
+    let gone: Chains = recorded
+        .into_iter()
+        .filter(|(path, _)| !chains.contains_key(path))
+        .collect();
+    told.extend(gone.keys().map(|path| {
+        let shown = text::one_line(path, 300);
+        format!(
+            "`{shown}` is gone, a transcript of which `{}` tells",
+            files::JSON
+        )
+    }));
+    chains.extend(gone);
     told.truncate(TOLD);
     (chains, told)
 }
