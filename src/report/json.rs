@@ -54,10 +54,10 @@ pub(super) struct Report<'a> {
     shard: Option<Part>,
     /// What a merge found that joined shards; `null`: this is no merge.
     merge: Option<&'a Merge>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(with = "crate::clock::rfc3339::option")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,

@@ -24,7 +24,7 @@ pub struct RunPlan {
     /// The version of the program that made the plan.
     pub program_version: String,
     /// When the run began, in UTC.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     pub started_at: OffsetDateTime,
     /// How many tasks run at the same time.
     pub jobs: u32,
@@ -58,7 +58,7 @@ pub struct RunPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resumed {
     /// When it began, in UTC.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     pub at: OffsetDateTime,
 }
 
@@ -318,7 +318,7 @@ mod tests {
         let text = plan().to_json().unwrap();
         assert_eq!(RunPlan::from_json(text.as_bytes()).unwrap(), plan());
         assert!(
-            text.contains("\"started_at\": \"2026-01-02T03:04:05Z\""),
+            text.contains("\"started_at\": \"2026-01-02T03:04:05.000Z\""),
             "{text}"
         );
     }

@@ -32,10 +32,45 @@ fn failed_and_passed() -> Sandbox {
     let sandbox = Sandbox::new()
         .task("checks:\n  - reply: { contains: Done }")
         .script("replies:\n  - text: I could not.\n");
-    sandbox.call(&["tasks", "--out", "run"]).exit(1);
+    sandbox.call(&["tasks/task.yaml", "--out", "run"]).exit(1);
     let sandbox = sandbox.script("replies:\n  - text: Done.\n");
-    sandbox.call(&["tasks", "--out", "other"]).exit(0);
+    sandbox.call(&["tasks/task.yaml", "--out", "other"]).exit(0);
     sandbox
+}
+
+#[test]
+fn a_directory_that_no_run_wrote_is_told_with_what_is_expected() {
+    let sandbox = Sandbox::new()
+        .task("")
+        .script("- text: Done.\n")
+        .file("file", "");
+    for (path, why) in [
+        ("nothere", "there is nothing of that name"),
+        ("tasks", "there is no `run.json` in it"),
+        ("file", "it is a file"),
+    ] {
+        let said = sandbox.call(&["report", path]).exit(2).stderr();
+        assert!(said.contains("is no run directory: "), "{said}");
+        assert!(said.contains(why) && said.contains("`--out`"), "{said}");
+    }
+}
+
+#[test]
+fn a_task_that_passed_tells_its_denials_too_and_each_denial_is_told_once() {
+    let script = "replies:\n  - tool_calls: [{ name: Bash, input: { command: git push } }]\n  - text: Done.\n";
+    let sandbox = Sandbox::new()
+        .task("permissions: { on_denied: ignore }\ntools: [Read, Bash]")
+        .script(script);
+    let run = sandbox.run().exit(0);
+    let told = "task: passed with 1 denial, `Bash git push` in step 1 first";
+    for said in [run.stdout(), run.read("agent-batch-results/summary.md")] {
+        assert!(said.contains(told), "{said}");
+    }
+    let sandbox = sandbox.task("tools: [Read, Bash]");
+    let said = sandbox.run().exit(1).stdout();
+    assert!(said.contains("  denied: 1 call not allowed\n"), "{said}");
+    assert_eq!(said.matches("no allow rule covers").count(), 1, "{said}");
+    assert_eq!(said.matches("Bash(git push)").count(), 1, "{said}");
 }
 
 #[test]
@@ -65,7 +100,9 @@ fn a_transcript_that_was_replaced_as_a_whole_never_passes() {
         assert!(again.stdout().contains(told), "{}", again.stdout());
         assert_eq!(summary("run")["chains"], sealed);
     }
-    let resumed = sandbox.call(&["tasks", "--resume", "run"]).exit(2);
+    let resumed = sandbox
+        .call(&["tasks/task.yaml", "--resume", "run"])
+        .exit(2);
     assert!(resumed.stderr().contains(told), "{}", resumed.stderr());
     let merged = sandbox.call(&["report", "run", "--out", "merged"]).exit(3);
     assert!(merged.stdout().contains(told), "{}", merged.stdout());
@@ -129,6 +166,8 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
         for arguments in [&["show"][..], &["export", "--format", "stream-json"]] {
             let shown = [arguments, &["agent-batch-results/task/1"]].concat();
             let shown = sandbox.call(&shown).exit(3);
+            let told = "warning: this is not what the run wrote: ";
+            assert!(shown.stderr().contains(told), "{}", shown.stderr());
             assert!(
                 shown.stderr().contains("damaged line"),
                 "{}",
