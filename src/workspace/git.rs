@@ -162,7 +162,13 @@ impl Git {
             spill: None,
             stderr: Stderr::Separate,
         };
-        let name = call.arguments.first().copied().unwrap_or_default();
+        let mut words = call.arguments.iter();
+        let name = loop {
+            match words.next() {
+                Some(&"-c") => drop(words.next()),
+                word => break word.copied().unwrap_or_default(),
+            }
+        };
         // What git prints is read by us alone; what is told to others is redacted where it is told.
         let run = self
             .launcher

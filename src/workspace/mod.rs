@@ -45,6 +45,9 @@ pub use self::worktree::Checkout;
 /// The usual name of the run directory; never part of what a task changed.
 const RUN_DIRECTORY: &str = "agent-batch-results";
 
+/// What an agent may meet in a workspace from a partial clone.
+const PARTIAL: &str = "the repository is a partial clone: git has no older contents here, and nothing is fetched for it";
+
 /// How an attempt's workspace is kept apart from others.
 #[derive(
     Debug,
@@ -145,7 +148,7 @@ impl Setup<'_> {
             return Ok(());
         }
         let source = physical_directory(self.source)?;
-        worktree::find(git, &source, self.reference).await.map(drop)
+        worktree::verify(git, &source, self.reference).await
     }
 }
 
@@ -236,6 +239,9 @@ impl Workspace {
                 };
                 let target = scratch.join("workspace");
                 notes = copy::copy_tree(&source, &target, &ignored, &excluded)?;
+                if Repository::around(&source).is_some_and(|found| found.is_partial()) {
+                    notes.push(PARTIAL.to_owned());
+                }
                 let root = target.canonicalize().map_err(|error| at(&target, &error))?;
                 (root.clone(), Some(root))
             }

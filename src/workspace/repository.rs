@@ -9,6 +9,9 @@ use crate::sandbox::work_tree;
 /// Most bytes of a repository's configuration that are looked at.
 const CONFIG_LIMIT: u64 = 1024 * 1024;
 
+/// Most files of packs that are looked at.
+const PACKS: usize = 100_000;
+
 /// A repository with a work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repository {
@@ -41,6 +44,13 @@ impl Repository {
             own,
             common,
         })
+    }
+
+    /// Whether it was cloned without all objects (`--filter`) and expects to fetch what it lacks.
+    pub(super) fn is_partial(&self) -> bool {
+        let packs = fs::read_dir(self.common.join("objects/pack"));
+        let mut packs = packs.into_iter().flatten().flatten().take(PACKS);
+        packs.any(|entry| Path::new(&entry.file_name()).extension() == Some("promisor".as_ref()))
     }
 
     /// Where a directory stands in the work tree.

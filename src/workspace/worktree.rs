@@ -11,9 +11,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::at;
 use super::git::{Call, Git, create_repository, utf8};
 use super::repository::{Repository, is_repository};
+use super::{PARTIAL, at};
 use crate::text;
 
 /// Most bytes of a file of the source's repository that is copied.
@@ -68,6 +68,33 @@ pub(super) async fn find(
     }
 }
 
+/// Finds out, without making anything, whether a work tree of `reference` could be made.
+pub(super) async fn verify(git: &Git, source: &Path, reference: &str) -> io::Result<()> {
+    let (repository, commit) = find(git, source, reference).await?;
+    // A sparse one needs only a part of its commit, and which part is found out when it is made.
+    if !repository.is_partial() || settings(git, &repository).await.1 {
+        return Ok(());
+    }
+    let arguments = ["rev-list", "--quiet", "--objects", "--max-count=1", &commit];
+    let whole = git.call(Call::new(&repository.own, &arguments)).await;
+    whole.map(drop).map_err(|error| {
+        let message = format!(
+            "the worktree of `{}` could not be made: {}: {error}",
+            source.display(),
+            lacking(&commit)
+        );
+        io::Error::new(error.kind(), message)
+    })
+}
+
+fn lacking(commit: &str) -> String {
+    format!(
+        "the repository is a partial clone that lacks files of commit {}, and nothing is fetched: use a clone without `--filter`, \
+         or check that commit out once before",
+        short(commit)
+    )
+}
+
 pub(super) fn is_object_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -105,15 +132,18 @@ pub(super) async fn check_out(
         let message = format!(
             "the worktree of `{}` could not be made: {error}{}",
             source.display(),
-            if is_partial(&repository.common) {
-                "; the repository is a partial clone, whose missing objects are not fetched: use a full clone"
+            if repository.is_partial() {
+                format!("; {}", lacking(&commit))
             } else {
-                ""
+                String::new()
             }
         );
         io::Error::new(error.kind(), message)
     })?;
     notes.extend(lacks(target));
+    if repository.is_partial() {
+        notes.push(PARTIAL.to_owned());
+    }
     if reference == "HEAD" {
         notes.extend(uncommitted(git, &own, &repository, target, &commit).await);
     }
@@ -299,18 +329,6 @@ async fn uncommitted(
             repository.top.display(),
             if count == 1 { "is" } else { "are" }
         )
-    })
-}
-
-fn is_partial(common: &Path) -> bool {
-    let packs = fs::read_dir(common.join("objects/pack"))
-        .into_iter()
-        .flatten();
-    packs.flatten().take(100_000).any(|entry| {
-        entry
-            .path()
-            .extension()
-            .is_some_and(|kind| kind == "promisor")
     })
 }
 

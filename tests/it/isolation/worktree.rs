@@ -381,6 +381,56 @@ fn shallow_sparse_linked_and_borrowing_repositories_have_worktrees_too() {
 }
 
 #[test]
+fn of_a_partial_clone_there_is_what_it_has_and_nothing_is_fetched() {
+    let origin = repository();
+    let repo = origin.path().join("repo");
+    fs::write(repo.join("a.txt"), "2nd\n").unwrap();
+    commit(&repo);
+    git(&repo, &["config", "uploadpack.allowFilter", "true"]);
+    let here = origin.path().to_path_buf();
+    let url = format!("file://{}", repo.display());
+    git(
+        &here,
+        &["clone", "-q", "--filter=blob:none", &url, "partial"],
+    );
+    let partial = here.join("partial");
+    // Whoever fetched something would leave a mark.
+    let mark = here.join("fetched");
+    let helper = format!("ext::touch {}", mark.display());
+    git(&partial, &["config", "remote.origin.url", &helper]);
+    git(&partial, &["config", "protocol.ext.allow", "always"]);
+    let read = "- tool_calls: [{ name: Read, input: { file_path: a.txt } }]\n- text: done\n  expect: [2nd]\n";
+    for isolation in ["copy", "worktree"] {
+        let path = partial.to_str().unwrap();
+        let task = |more: &str| {
+            let place = format!("{{ path: {path}, isolation: {isolation}{more} }}");
+            format!("tools: [Read]\nworkspace: {place}\n")
+        };
+        let run = Sandbox::new().task(&task("")).script(read).run().exit(0);
+        let told = warnings(&run, "task");
+        assert!(
+            told.contains("is a partial clone: git has no older contents"),
+            "{told}"
+        );
+        if isolation == "worktree" {
+            let sandbox = Sandbox::new().task(&task(", ref: HEAD~1")).script(read);
+            for arguments in [&["tasks/task.yaml"][..], &["check", "tasks/task.yaml"]] {
+                let said = sandbox.call(arguments).exit(2).stderr();
+                let told = "a partial clone that lacks files of commit";
+                assert!(said.contains(told), "{said}");
+                assert!(said.contains("missing blob object"), "{said}");
+            }
+        }
+    }
+    assert!(!mark.exists());
+    // The mark tells: git itself would fetch.
+    let mut fetching = std::process::Command::new("git");
+    let fetched = fetching.args(["-C", partial.to_str().unwrap(), "show", "HEAD~1:a.txt"]);
+    assert!(!fetched.output().unwrap().status.success());
+    assert!(mark.exists());
+}
+
+#[test]
 fn submodules_are_empty_and_that_is_told() {
     let sandbox = repository()
         .task(&format!("tools: [Read]\n{TASK}"))
