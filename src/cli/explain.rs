@@ -55,9 +55,12 @@ pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
     let mut exit = Exit::Passed;
     let mut lines = String::new();
     for task in &loaded.tasks {
-        let answer = answer(task, &call, settings);
+        let mut answer = answer(task, &call, settings);
         if answer["decision"] == "deny" {
             exit = Exit::Failed;
+        }
+        if let Some(commit) = &configuration.commit {
+            answer["config_commit"] = commit.as_str().into();
         }
         match format {
             ShowFormat::Json => lines.push_str(&format!("{answer}\n")),
