@@ -11,17 +11,17 @@ use crate::workspace::Isolation;
 ///
 /// Those beside count because what one task's processes do there would be in the way of another one's sandbox: between the
 /// look at a path and its mount a directory could become a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hold<'a> {
-    workspace: Option<&'a Path>,
-    beside: &'a [PathBuf],
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hold {
+    workspace: Option<PathBuf>,
+    beside: Vec<PathBuf>,
     /// Whether the task may write in these.
     writes: bool,
     /// What a copy is still to be made of.
-    copied: Option<&'a Path>,
+    copied: Option<PathBuf>,
 }
 
-impl<'a> Hold<'a> {
+impl Hold {
     /// What is held when the copy is made, if anything.
     pub(super) fn once_copied(self) -> Option<Self> {
         let is_empty = self.workspace.is_none() && self.beside.is_empty();
@@ -30,41 +30,40 @@ impl<'a> Hold<'a> {
     }
 
     /// The directories, and whether the task may write there.
-    fn places(self) -> impl Iterator<Item = (&'a Path, bool)> {
-        let beside = self.beside.iter().map(PathBuf::as_path);
-        let own = self.workspace.into_iter().chain(beside);
-        let copied = self.copied.map(|source| (source, false));
-        own.map(move |place| (place, self.writes)).chain(copied)
+    fn places(&self) -> impl Iterator<Item = (&Path, bool)> {
+        let own = self.workspace.iter().chain(&self.beside);
+        let own = own.map(|place| (place.as_path(), self.writes));
+        own.chain(self.copied.as_deref().map(|source| (source, false)))
     }
 }
 
 #[cfg(test)]
-impl<'a> Hold<'a> {
-    pub(super) fn writer(place: &'a Path) -> Self {
+impl Hold {
+    pub(super) fn writer(place: &str) -> Self {
         Self {
-            workspace: Some(place),
-            beside: &[],
+            workspace: Some(place.into()),
+            beside: Vec::new(),
             writes: true,
             copied: None,
         }
     }
 
-    pub(super) fn copier(source: &'a Path) -> Self {
+    pub(super) fn copier(source: &str) -> Self {
         Self {
             workspace: None,
-            beside: &[],
+            beside: Vec::new(),
             writes: true,
-            copied: Some(source),
+            copied: Some(source.into()),
         }
     }
 }
 
 /// How many of these wait for an earlier one. Most tasks of a run share few directories, so only those are compared.
-pub(super) fn waiting<'a>(holds: impl Iterator<Item = Option<Hold<'a>>>) -> usize {
-    let mut seen: Vec<Hold<'a>> = Vec::new();
+pub(super) fn waiting(holds: impl Iterator<Item = Option<Hold>>) -> usize {
+    let mut seen: Vec<Hold> = Vec::new();
     let mut count = 0;
     for hold in holds.flatten() {
-        if seen.iter().any(|other| conflict(Some(hold), Some(*other))) {
+        if seen.iter().any(|other| conflict(&hold, other)) {
             count += 1;
         }
         if !seen.contains(&hold) {
@@ -78,26 +77,23 @@ pub(super) fn waiting<'a>(holds: impl Iterator<Item = Option<Hold<'a>>>) -> usiz
 ///
 /// A task only reads if its tools only read and nothing else of it runs in the directory: no check that is a command, no
 /// hook.
-pub(super) fn hold(task: &Task) -> Option<Hold<'_>> {
+pub(super) fn hold(task: &Task) -> Option<Hold> {
     let reads = |tool: &String| matches!(tool.as_str(), "Read" | "Glob" | "Grep");
     let only_reads = task.tools.iter().all(reads)
         && task.hooks.is_empty()
         && !task.checks.iter().any(|check| check.starts_processes());
     let shared = task.isolation == Isolation::None;
     let copied = task.isolation == Isolation::Copy;
-    (shared || copied || !task.additional.is_empty()).then_some(Hold {
-        workspace: shared.then_some(&task.workspace),
-        beside: &task.additional,
+    (shared || copied || !task.additional.is_empty()).then(|| Hold {
+        workspace: shared.then(|| task.workspace.clone()),
+        beside: task.additional.clone(),
         writes: !only_reads,
-        copied: copied.then_some(&task.workspace),
+        copied: copied.then(|| task.workspace.clone()),
     })
 }
 
 /// Whether one task has to wait for the other: directories of theirs overlap, and at least one of them writes there.
-pub(super) fn conflict(one: Option<Hold<'_>>, other: Option<Hold<'_>>) -> bool {
-    let (Some(one), Some(other)) = (one, other) else {
-        return false;
-    };
+pub(super) fn conflict(one: &Hold, other: &Hold) -> bool {
     let meets = |(place, writes): (&Path, bool)| {
         let mut others = other.places();
         others.any(|(other, other_writes)| {
@@ -113,54 +109,48 @@ mod tests {
 
     #[test]
     fn tasks_wait_for_one_another_where_their_directories_overlap_and_one_writes() {
-        let hold = |place, writes| {
-            Some(Hold {
-                workspace: Some(Path::new(place)),
-                beside: &[],
-                writes,
-                copied: None,
-            })
+        let hold = |place, writes| Hold {
+            writes,
+            ..Hold::writer(place)
         };
-        assert!(conflict(hold("/w", true), hold("/w", true)));
-        assert!(conflict(hold("/w", true), hold("/w/sub", false)));
-        assert!(conflict(hold("/w/sub", false), hold("/w", true)));
-        assert!(!conflict(hold("/w", false), hold("/w", false)));
-        assert!(!conflict(hold("/w", true), hold("/wide", true)));
-        assert!(!conflict(hold("/w", true), None));
+        assert!(conflict(&hold("/w", true), &hold("/w", true)));
+        assert!(conflict(&hold("/w", true), &hold("/w/sub", false)));
+        assert!(conflict(&hold("/w/sub", false), &hold("/w", true)));
+        assert!(!conflict(&hold("/w", false), &hold("/w", false)));
+        assert!(!conflict(&hold("/w", true), &hold("/wide", true)));
     }
 
     #[test]
     fn a_copy_is_not_made_of_a_directory_in_which_somebody_writes() {
-        let copier = Hold::copier(Path::new("/w/sub"));
-        let writer = Hold::writer(Path::new("/w"));
-        assert!(conflict(Some(copier), Some(writer)));
-        assert!(conflict(Some(writer), Some(copier)));
+        let (copier, writer) = (Hold::copier("/w/sub"), Hold::writer("/w"));
+        assert!(conflict(&copier, &writer));
+        assert!(conflict(&writer, &copier));
         let reader = Hold {
             writes: false,
-            ..writer
+            ..writer.clone()
         };
-        assert!(!conflict(Some(copier), Some(reader)));
-        assert!(!conflict(Some(copier), Some(copier)));
-        assert!(!conflict(copier.once_copied(), Some(writer)));
-        assert_eq!(writer.once_copied(), Some(writer));
+        assert!(!conflict(&copier, &reader));
+        assert!(!conflict(&copier, &copier));
+        assert_eq!(copier.once_copied(), None);
+        assert_eq!(writer.clone().once_copied(), Some(writer));
     }
 
     #[test]
     fn a_directory_beside_the_workspace_is_held_too() {
-        let (cache, other) = ([PathBuf::from("/cache")], [PathBuf::from("/other")]);
-        let beside = |beside, writes| {
-            Some(Hold {
-                workspace: None,
-                beside,
-                writes,
-                copied: None,
-            })
+        let beside = |place: &str, writes| Hold {
+            workspace: None,
+            beside: vec![place.into()],
+            writes,
+            copied: None,
         };
-        assert!(conflict(beside(&cache, true), beside(&cache, true)));
-        assert!(!conflict(beside(&cache, true), beside(&other, true)));
-        assert!(!conflict(beside(&cache, false), beside(&cache, false)));
-        let inside = Some(Hold::writer(Path::new("/cache/w")));
-        assert!(conflict(beside(&cache, true), inside));
-        assert!(conflict(inside, beside(&cache, false)));
+        assert!(conflict(&beside("/cache", true), &beside("/cache", true)));
+        assert!(!conflict(&beside("/cache", true), &beside("/other", true)));
+        assert!(!conflict(
+            &beside("/cache", false),
+            &beside("/cache", false)
+        ));
+        let inside = Hold::writer("/cache/w");
+        assert!(conflict(&beside("/cache", true), &inside));
+        assert!(conflict(&inside, &beside("/cache", false)));
     }
 }

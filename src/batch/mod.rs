@@ -16,7 +16,7 @@ pub mod plan;
 mod queue;
 mod scratch;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,10 +69,8 @@ pub struct EarlierAttempt {
     pub outcome: Outcome,
 }
 
-/// A run of many tasks.
+/// What the tasks of a run have in common.
 pub struct Batch {
-    /// The tasks in plan order.
-    pub jobs: Vec<Job>,
     /// Most tasks at the same time.
     pub parallel: usize,
     /// How tasks are started and when no more are.
@@ -126,17 +124,24 @@ pub struct Rules {
     pub timeout: Option<Duration>,
 }
 
-impl Batch {
-    /// How many tasks have to wait for another one because they share its directory.
-    #[must_use]
-    pub fn serialised(&self) -> usize {
-        lanes::waiting(self.jobs.iter().map(|job| lanes::hold(&job.task)))
-    }
+/// How many tasks have to wait for another one because they share its directory.
+#[must_use]
+pub fn serialised(jobs: &[Job]) -> usize {
+    lanes::waiting(jobs.iter().map(|job| lanes::hold(&job.task)))
+}
 
-    /// Runs all tasks. Once `shutdown` has begun no task is started, and the running ones end in an orderly way.
+/// A task on its way.
+struct Way {
+    /// Until its last attempt has ended: of a finished task nothing stays but what the reports need.
+    job: Option<Arc<Job>>,
+    course: Course,
+}
+
+impl Batch {
+    /// Runs tasks, in plan order. Once `shutdown` has begun no task is started, and the running ones end in an orderly way.
     ///
     /// What is not run is told in the journal as soon as that is certain, with the reason.
-    pub async fn run(self: &Arc<Self>, shutdown: &Shutdown) {
+    pub async fn run(self: &Arc<Self>, jobs: Vec<Job>, shutdown: &Shutdown) {
         self.forget_journal();
         let clock = shutdown.clone();
         let timer = self.rules.timeout.map(|limit| {
@@ -150,16 +155,15 @@ impl Batch {
                 clock.cut();
             }))
         });
-        self.conduct(shutdown).await;
+        self.conduct(jobs, shutdown).await;
         drop(timer);
     }
 
-    async fn conduct(self: &Arc<Self>, shutdown: &Shutdown) {
-        let mut courses: Vec<Course> = self.jobs.iter().map(|job| self.course(job)).collect();
-        let tasks = self.jobs.iter().map(|job| &*job.task);
-        let mut queue = Queue::new(tasks, &self.rules.groups);
-        for (place, course) in courses.iter().enumerate() {
-            if course.goes_on() {
+    async fn conduct(self: &Arc<Self>, jobs: Vec<Job>, shutdown: &Shutdown) {
+        let mut queue = Queue::new(jobs.iter().map(|job| &*job.task), &self.rules.groups);
+        let mut ways: Vec<Way> = jobs.into_iter().map(|job| self.way(job)).collect();
+        for (place, way) in ways.iter().enumerate() {
+            if way.course.goes_on() {
                 queue.add(place);
             }
         }
@@ -172,18 +176,28 @@ impl Batch {
                 && self.obstacle(shutdown, lost).is_none()
                 && let Some(place) = queue.start()
             {
-                let Some(course) = courses.get_mut(place) else {
+                let Some(Way {
+                    job: Some(job),
+                    course,
+                }) = ways.get_mut(place)
+                else {
                     continue;
                 };
                 let number = course.next();
-                let (batch, shutdown) = (Arc::clone(self), shutdown.clone());
+                let (batch, job, shutdown) = (Arc::clone(self), Arc::clone(job), shutdown.clone());
                 let tell = tell.clone();
-                let attempt =
-                    async move { attempt::run(batch, place, number, &tell, &shutdown).await };
+                let attempt = async move {
+                    let has_copied = move || {
+                        // Nobody waits for it any more where nobody hears it.
+                        let _ = tell.send(place);
+                    };
+                    attempt::run(&batch, &job, number, has_copied, &shutdown).await
+                };
                 busy.insert(running.spawn(attempt).id(), place);
             }
             if let Some(reason) = self.obstacle(shutdown, lost) {
-                self.leave_out(&queue.drain(), &reason);
+                let left = queue.drain();
+                self.leave_out(left.iter().filter_map(|place| ways.get(*place)), &reason);
             }
             let ended = tokio::select! {
                 ended = running.join_next_with_id() => ended,
@@ -210,26 +224,31 @@ impl Batch {
                 continue;
             };
             queue.end(place);
-            let Some(course) = courses.get_mut(place) else {
+            let Some(way) = ways.get_mut(place) else {
                 continue;
             };
-            course.note(outcome);
-            if course.goes_on() {
+            way.course.note(outcome);
+            if way.course.goes_on() {
                 queue.add(place);
-            } else if course.is_lost() {
-                lost += 1;
+                continue;
             }
+            way.job = None;
+            lost += u32::from(way.course.is_lost());
         }
     }
 
-    fn course(&self, job: &Job) -> Course {
+    fn way(&self, job: Job) -> Way {
         let task = &job.task;
-        Course::new(
+        let course = Course::new(
             task.trials,
             task.retries,
             self.rules.all_trials,
             &job.earlier,
-        )
+        );
+        Way {
+            job: course.goes_on().then(|| Arc::new(job)),
+            course,
+        }
     }
 
     /// Why no other attempt is started, if none is. Once there is a reason, there always is one.
@@ -254,8 +273,8 @@ impl Batch {
         ))
     }
 
-    fn leave_out(&self, places: &BTreeSet<usize>, reason: &str) {
-        let jobs = places.iter().filter_map(|place| self.jobs.get(*place));
+    fn leave_out<'w>(&self, left: impl Iterator<Item = &'w Way>, reason: &str) {
+        let jobs = left.filter_map(|way| way.job.as_ref());
         let tasks: Vec<String> = jobs.map(|job| job.task.name.clone()).collect();
         if !tasks.is_empty() {
             self.tell(Kind::TasksNotRun {

@@ -17,11 +17,11 @@ pub(super) struct Queue<'a> {
     ready: BTreeSet<usize>,
     parked: HashMap<Obstacle<'a>, Vec<usize>>,
     /// What running tasks hold.
-    holding: HashMap<usize, Hold<'a>>,
+    holding: HashMap<usize, Hold>,
 }
 
 struct Entry<'a> {
-    hold: Option<Hold<'a>>,
+    hold: Option<Hold>,
     group: Option<&'a str>,
 }
 
@@ -38,11 +38,11 @@ enum Obstacle<'a> {
 
 impl<'a> Queue<'a> {
     /// A queue of these tasks, of which none is ready yet. Groups without a limit are no groups.
-    pub(super) fn new(
-        tasks: impl Iterator<Item = &'a Task>,
+    pub(super) fn new<'t>(
+        tasks: impl Iterator<Item = &'t Task>,
         groups: &'a BTreeMap<String, u32>,
     ) -> Self {
-        let limited = |name: &'a String| groups.get_key_value(name).map(|(name, _)| name.as_str());
+        let limited = |name: &String| groups.get_key_value(name).map(|(name, _)| name.as_str());
         let room = |most: u32| Room {
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
             used: 0,
@@ -78,8 +78,8 @@ impl<'a> Queue<'a> {
                 self.parked.entry(obstacle).or_default().push(task);
                 continue;
             }
-            if let Some(hold) = entry.hold {
-                self.holding.insert(task, hold);
+            if let Some(hold) = &entry.hold {
+                self.holding.insert(task, hold.clone());
             }
             if let Some(room) = entry.group.and_then(|group| self.groups.get_mut(group)) {
                 room.used += 1;
@@ -95,9 +95,9 @@ impl<'a> Queue<'a> {
         {
             return Some(Obstacle::Group(group));
         }
-        entry.hold?;
+        let hold = entry.hold.as_ref()?;
         let mut holding = self.holding.iter();
-        let other = holding.find(|(_, other)| lanes::conflict(entry.hold, Some(**other)));
+        let other = holding.find(|(_, other)| lanes::conflict(hold, other));
         other.map(|(task, _)| Obstacle::Task(*task))
     }
 
@@ -150,8 +150,6 @@ impl<'a> Queue<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn queue(
@@ -162,7 +160,7 @@ mod tests {
             tasks: entries
                 .iter()
                 .map(|(place, group)| Entry {
-                    hold: (!place.is_empty()).then(|| Hold::writer(Path::new(*place))),
+                    hold: (!place.is_empty()).then(|| Hold::writer(place)),
                     group: *group,
                 })
                 .collect(),
@@ -209,7 +207,7 @@ mod tests {
     fn a_directory_is_held_while_it_is_copied_and_no_longer() {
         let mut queue = queue(&[("/w", None), ("/w", None), ("/w", None)], &[]);
         for copier in [0, 1] {
-            queue.tasks[copier].hold = Some(Hold::copier(Path::new("/w")));
+            queue.tasks[copier].hold = Some(Hold::copier("/w"));
         }
         assert_eq!(started(&mut queue), [0, 1]);
         queue.has_copied(1);

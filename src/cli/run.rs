@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::agent::Shutdown;
 use crate::batch::plan::resume;
-use crate::batch::{Batch, Job, Journal, Pinned, Rules, Scratch};
+use crate::batch::{self, Batch, Job, Journal, Pinned, Rules, Scratch};
 use crate::budget::Purse;
 use crate::cli::args::{RunArgs, When};
 use crate::cli::claim::{self, Claimed, Refusal, claim};
@@ -76,8 +76,15 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     let summary = Arc::new(Mutex::new(Fold(summary)));
     let screen = Screen::new(args, settings, jobs.len());
     let files = configuration.files(jobs.iter().map(|job| job.task.path.clone()));
+    let serialised = batch::serialised(&jobs);
+    if args.jobs > 1 && serialised > 0 {
+        let tasks = text::plural(serialised as u64, "task");
+        say(&format!(
+            "note: {tasks} of {} share a directory with another one and wait for it: use `isolation: copy`, and additional directories of their own",
+            jobs.len()
+        ));
+    }
     let batch = match batch(
-        jobs,
         &limits,
         args,
         settings,
@@ -92,13 +99,6 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         Ok(batch) => Arc::new(batch),
         Err(error) => return fail(Exit::Infrastructure, &error.to_string()),
     };
-    if args.jobs > 1 && batch.serialised() > 0 {
-        let tasks = text::plural(batch.serialised() as u64, "task");
-        say(&format!(
-            "note: {tasks} of {} share a directory with another one and wait for it: use `isolation: copy`, and additional directories of their own",
-            batch.jobs.len()
-        ));
-    }
     let weak = Arc::downgrade(&batch);
     gate.watch(move |eased| {
         if let Some(batch) = weak.upgrade() {
@@ -108,7 +108,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
             });
         }
     });
-    if let Err(error) = execute(&batch, limits.grace.unwrap_or(GRACE)) {
+    if let Err(error) = execute(&batch, jobs, limits.grace.unwrap_or(GRACE)) {
         return fail(
             Exit::Infrastructure,
             &format!("the runtime could not be started: {error}"),
@@ -251,14 +251,14 @@ pub(super) fn conclude(
 
 /// Runs the batch. After the first SIGINT, SIGTERM or SIGHUP nothing new begins, and what is under way has `grace` to finish
 /// before it is cut; the second one cuts it at once.
-fn execute(batch: &Arc<Batch>, grace: Duration) -> io::Result<()> {
+fn execute(batch: &Arc<Batch>, jobs: Vec<Job>, grace: Duration) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let listening = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let shutdown = Shutdown::default();
-        let running = batch.run(&shutdown);
+        let running = batch.run(jobs, &shutdown);
         tokio::pin!(running);
         let signal = tokio::select! {
             () = &mut running => return Ok(()),
@@ -337,7 +337,6 @@ fn ignores_hang_up() -> bool {
 }
 
 fn batch(
-    jobs: Vec<Job>,
     limits: &BatchLimits,
     args: &RunArgs,
     settings: &Settings,
@@ -358,7 +357,6 @@ fn batch(
     let mut never_write = files.never_write;
     never_write.push(out.clone());
     Ok(Batch {
-        jobs,
         parallel: args.jobs.into(),
         rules: Rules {
             groups: limits.groups.clone(),

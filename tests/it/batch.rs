@@ -61,14 +61,12 @@ fn load(root: &Path, name: &str, yaml: &str) -> Task {
 /// A batch that runs jobs one after the other with the run directory `root/out`, which is there; and who records it.
 pub(crate) fn build(
     root: &Path,
-    jobs: Vec<Job>,
     launcher: Launcher,
     environment: BTreeMap<String, String>,
 ) -> (Batch, Arc<Mutex<Recording>>) {
     let out = root.join("out");
     let recording = Arc::new(Mutex::new(Recording::default()));
     let batch = Batch {
-        jobs,
         parallel: 1,
         rules: Rules::default(),
         purse: None,
@@ -99,7 +97,7 @@ pub(crate) async fn run(
     launcher: Launcher,
     environment: BTreeMap<String, String>,
 ) -> Vec<Event> {
-    let (batch, recording) = build(root, jobs, launcher, environment);
-    Arc::new(batch).run(&Shutdown::default()).await;
+    let (batch, recording) = build(root, launcher, environment);
+    Arc::new(batch).run(jobs, &Shutdown::default()).await;
     recording.lock().unwrap().events().to_vec()
 }

@@ -107,21 +107,19 @@ fn the_gitlab_example_runs_and_merges() {
     let total = file["agents"]["parallel"].as_u64().unwrap();
     for index in 1..=total {
         let line = format!(
-            "export CI_NODE_INDEX={index} CI_NODE_TOTAL={total}; {}",
+            "export GITLAB_CI=true CI_NODE_INDEX={index} CI_NODE_TOTAL={total}; {}",
             script("agents")
         );
         passed(sandbox.shell(&line));
     }
-    let run = passed(sandbox.shell(&script("merge")));
+    let line = format!("export GITLAB_CI=true; {}", script("merge"));
+    let run = passed(sandbox.shell(&line));
     merged(&run.read("agent-batch-results/summary.json"));
-    assert!(
-        run.path(
-            file["merge"]["artifacts"]["reports"]["junit"]
-                .as_str()
-                .unwrap()
-        )
-        .exists()
-    );
+    let reports = file["merge"]["artifacts"]["reports"].as_object().unwrap();
+    assert_eq!(reports.len(), 2);
+    for path in reports.values() {
+        assert!(run.path(path.as_str().unwrap()).exists(), "{path}");
+    }
 }
 
 #[test]

@@ -19,9 +19,16 @@ pub(crate) fn read(document: &str) -> String {
     fs::read_to_string(root().join(document)).unwrap()
 }
 
-/// The README, the changelog and every page in `docs/`.
+/// The pages at the top of the repository, and those in `docs/`.
 pub(crate) fn all() -> Vec<String> {
-    let mut found = vec!["CHANGELOG.md".to_owned(), "README.md".to_owned()];
+    let mut found = [
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "SECURITY.md",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let pages = fs::read_dir(root().join("docs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -798,10 +798,12 @@ async fn of_a_finished_task_nothing_is_left_when_the_next_one_begins() {
         batch::job(&root, &format!("t{n}"), yaml, Arc::clone(&model))
     };
     let launcher = Launcher::new("/nowhere".into());
-    let (batch, _) = batch::build(&root, (0..20).map(job).collect(), launcher, BTreeMap::new());
+    let (batch, _) = batch::build(&root, launcher, BTreeMap::new());
     let batch = Arc::new(batch);
     *census.redactor.lock().unwrap() = Arc::downgrade(&batch.redactor);
-    batch.run(&Shutdown::default()).await;
+    batch
+        .run((0..20).map(job).collect(), &Shutdown::default())
+        .await;
     let holders = census.holders.lock().unwrap();
     assert_eq!(holders.len(), 20);
     assert!(holders[0] > 1, "an attempt holds it: {holders:?}");

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
@@ -31,16 +30,13 @@ use crate::workspace::Git;
 /// Runs one attempt and returns how it ended. Its result is its transcript; when that cannot be written, there is only the
 /// log to say so, and every report says `not_run` or `unfinished`.
 pub(super) async fn run(
-    batch: Arc<Batch>,
-    place: usize,
+    batch: &Arc<Batch>,
+    job: &Arc<Job>,
     number: Number,
-    copied: &UnboundedSender<usize>,
+    has_copied: impl FnOnce() + Send + 'static,
     shutdown: &Shutdown,
 ) -> Outcome {
-    let Some(job) = batch.jobs.get(place) else {
-        return Outcome::NotRun;
-    };
-    let attempt = Attempt::new(&batch, job, number);
+    let attempt = Attempt::new(batch, job, number);
     let calls = Arc::new(Mutex::new(CallLog::default()));
     let emitter = match attempt.open_transcript(Arc::clone(&calls) as SharedSink) {
         Ok(emitter) => emitter,
@@ -51,7 +47,7 @@ pub(super) async fn run(
     };
     let began = batch.clock.start();
     let work = attempt
-        .oversee(place, &emitter, calls, &batch, copied, shutdown)
+        .oversee(&emitter, calls, batch, job, has_copied, shutdown)
         .await;
     let finished = attempt.last_event(work, began.elapsed_millis());
     let outcome = finished.outcome;
@@ -123,31 +119,24 @@ impl<'a> Attempt<'a> {
     /// with it.
     async fn oversee(
         &self,
-        place: usize,
         emitter: &Emitter,
         calls: Arc<Mutex<CallLog>>,
         batch: &Arc<Batch>,
-        copied: &UnboundedSender<usize>,
+        job: &Arc<Job>,
+        has_copied: impl FnOnce() + Send + 'static,
         shutdown: &Shutdown,
     ) -> Work {
         let (interrupt, _clock) = Interrupt::start(shutdown, self.task.limits.timeout);
         let (phase, phases) = watch::channel(Phase::Within(HOUSEKEEPING, "preparing"));
         let mut work = tokio::spawn({
-            let (batch, emitter) = (Arc::clone(batch), emitter.clone());
+            let (batch, job, emitter) = (Arc::clone(batch), Arc::clone(job), emitter.clone());
             let (interrupt, shutdown) = (interrupt.clone(), shutdown.clone());
-            let copied = copied.clone();
-            // Nobody waits for it any more where nobody hears it.
-            let has_copied = move || {
-                let _ = copied.send(place);
-            };
             let number = Number {
                 attempt: self.number,
                 trial: self.trial,
             };
             async move {
-                let job = batch.jobs.get(place);
-                let job = job.ok_or_else(|| io::Error::other("there is no such task"))?;
-                Attempt::new(&batch, job, number)
+                Attempt::new(&batch, &job, number)
                     .work(&emitter, &calls, &interrupt, &phase, &shutdown, has_copied)
                     .await
             }
