@@ -9,9 +9,8 @@ use crate::cli::args::TaskArgs;
 use crate::cli::say;
 use crate::cli::settings::Settings;
 use crate::clock::Clock;
-use crate::proc::Launcher;
 use crate::task::{Mirror, PROJECT_FILE};
-use crate::workspace::{Git, Snapshot};
+use crate::workspace::Snapshot;
 
 /// A place to read configuration from. What it had to write is removed with it.
 pub(super) struct Configuration {
@@ -108,8 +107,6 @@ fn write(revision: &str, target: &Path, settings: &Settings) -> std::io::Result<
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let search = settings.environment.get("PATH").map_or("", String::as_str);
-    let launcher = Launcher::new(settings.program.clone());
-    let git = Git::find(search, &[&settings.base], launcher)?;
+    let git = settings.git(&settings.base)?;
     runtime.block_on(Snapshot::write(&git, &settings.base, revision, target))
 }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::{FormArgs, When};
 use crate::cli::environment;
 use crate::file;
+use crate::proc::Launcher;
 use crate::redact::Secret;
 use crate::report::Forms;
+use crate::workspace::Git;
 
 /// What the surroundings say.
 pub(super) struct Settings {
@@ -57,6 +59,15 @@ impl Settings {
             temp: std::env::temp_dir(),
             terminal: io::stderr().is_terminal(),
         })
+    }
+
+    /// Finds git in `PATH`, but not in `avoid`: what lies there belongs to tasks.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn git(&self, avoid: &Path) -> io::Result<Git> {
+        let search = self.environment.get("PATH").map_or("", String::as_str);
+        Git::find(search, &[avoid], Launcher::new(self.program.clone()))
     }
 
     /// A variable that is set and not empty.

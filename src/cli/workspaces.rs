@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cli::settings::Settings;
-use crate::proc::Launcher;
 use crate::task::Task;
-use crate::workspace::{Git, Isolation};
+use crate::workspace::Isolation;
 
 /// Looks for the repository and the commit of every task that works in a worktree.
 ///
@@ -26,15 +25,14 @@ pub(super) fn verify<'t>(
         .enable_all()
         .build()
         .map_err(|error| format!("the runtime could not be started: {error}"))?;
-    let search = settings.environment.get("PATH").map_or("", String::as_str);
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for task in tasks {
         if !seen.insert((&task.workspace, &task.reference)) {
             continue;
         }
-        let launcher = Launcher::new(settings.program.clone());
-        let verified = Git::find(search, &[&task.workspace], launcher)
+        let verified = settings
+            .git(&task.workspace)
             .and_then(|git| runtime.block_on(task.setup(Path::new(""), &[]).verify(&git)));
         if let Err(error) = verified {
             wrong.push(format!("{}: {error}", task.file));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::{Call, Git, create_repository};
 use super::repository::Repository;
-use super::worktree::{borrow_from, is_object_name};
+use super::worktree::{borrow_from, commit_of};
 use super::{at, remove_tree};
 
 /// The files of a commit.
@@ -41,7 +41,7 @@ impl Snapshot {
             let message = format!("`{}` lies in no git repository", directory.display());
             return told(io::ErrorKind::NotFound, message);
         };
-        let Some(commit) = commit(git, &repository, revision).await else {
+        let Some(commit) = commit_of(git, &repository, revision).await else {
             let message = format!(
                 "the repository of `{}` has no commit `{}`; fetch it first (`fetch-depth: 0`: a shallow clone has few)",
                 directory.display(),
@@ -69,20 +69,6 @@ impl Snapshot {
             commit,
         })
     }
-}
-
-async fn commit(git: &Git, repository: &Repository, revision: &str) -> Option<String> {
-    // Nothing that begins with a dash is a revision; git would take it for an option.
-    if revision.is_empty() || revision.starts_with('-') {
-        return None;
-    }
-    let name = format!("{revision}^{{commit}}");
-    let arguments = ["rev-parse", "--verify", "--quiet", &name];
-    let answer = git
-        .call(Call::new(&repository.own, &arguments))
-        .await
-        .ok()?;
-    Some(answer.trim().to_owned()).filter(|commit| is_object_name(commit))
 }
 
 /// Removes every link that leads out of the files, or nowhere yet.

@@ -53,19 +53,31 @@ pub(super) async fn find(
         };
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     };
-    let name = format!("{reference}^{{commit}}");
-    let arguments = ["rev-parse", "--verify", "--quiet", &name];
-    let commit = git.call(Call::new(&repository.own, &arguments)).await;
-    let commit = commit.map(|answer| answer.trim().to_owned());
-    match commit {
-        Ok(commit) if is_object_name(&commit) => Ok((repository, commit)),
-        _ if reference == "HEAD" => Err(io::Error::other(format!(
+    match commit_of(git, &repository, reference).await {
+        Some(commit) => Ok((repository, commit)),
+        None if reference == "HEAD" => Err(io::Error::other(format!(
             "the repository of `{shown}` has no commit that `isolation: worktree` could begin with; commit something, or use `isolation: copy`"
         ))),
-        _ => Err(io::Error::other(format!(
+        None => Err(io::Error::other(format!(
             "the repository of `{shown}` has no commit `{reference}`; fetch it first (a shallow clone has few), or correct `workspace.ref`"
         ))),
     }
+}
+
+/// The object name of the commit that a repository has for a revision.
+pub(super) async fn commit_of(
+    git: &Git,
+    repository: &Repository,
+    revision: &str,
+) -> Option<String> {
+    // Nothing that begins with a dash is a revision; git would take it for an option.
+    if revision.is_empty() || revision.starts_with('-') {
+        return None;
+    }
+    let name = format!("{revision}^{{commit}}");
+    let arguments = ["rev-parse", "--verify", "--quiet", &name];
+    let answer = git.call(Call::new(&repository.own, &arguments)).await;
+    Some(answer.ok()?.trim().to_owned()).filter(|commit| is_object_name(commit))
 }
 
 /// Finds out, without making anything, whether a work tree of `reference` could be made.
