@@ -23,6 +23,11 @@ impl Rule {
     /// # Errors
     /// The gate's reason, one sentence.
     pub fn matches_example(&self, example: &str) -> Result<(), String> {
+        self.trial(example).map_err(|(_, why)| why)
+    }
+
+    /// As [`Rule::matches_example`]; the error is the class of the denial, and the gate's reason.
+    pub(super) fn trial(&self, example: &str) -> Result<(), (&'static str, String)> {
         let policy = Arc::new(self.policy_alone());
         let (tool, action) = self.call(example);
         let facts: Facts = queries(&action, &policy)
@@ -44,8 +49,15 @@ impl Rule {
             (Err(denial), Effect::Deny | Effect::Ask) if denial.rule.as_ref() == Some(self) => {
                 Ok(())
             }
-            (Err(denial), _) => Err(denial.reason),
-            (Ok(_), _) => Err("the rule says nothing about it".to_owned()),
+            (Err(denial), _) => {
+                // The mode is one of this trial, not of the task.
+                let why = denial
+                    .reason
+                    .split_once("`: ")
+                    .map(|(_, why)| why.to_owned());
+                Err((denial.class, why.unwrap_or(denial.reason)))
+            }
+            (Ok(_), _) => Err(("no_rule", "the rule says nothing about it".to_owned())),
         }
     }
 

@@ -6,17 +6,18 @@
 //! `mode` and `rule` are what people write; `pattern`, `url` and `bash` are the three languages of rules; `paths`,
 //! `fold` and `protect` know about names; `files` and `bash::judge` hold the rows of the truth table for files and
 //! command lines; `decide` is the table itself. A denial always says what was refused, by which rule or for want of
-//! which, and in which mode (`explain`). `example` lets a rule be tried alone, `narrow`
-//! tells which rules allow less than they seem to.
+//! which, and in which mode (`explain`). `example` lets a rule be tried alone, `broad`
+//! and `doubt` tell which rules say more, or less, than they seem to.
 
 mod bash;
+mod broad;
 mod decide;
+mod doubt;
 mod example;
 mod explain;
 mod files;
 mod fold;
 mod mode;
-mod narrow;
 mod paths;
 mod pattern;
 mod protect;
@@ -35,6 +36,7 @@ pub use bash::guarded::guarded_options;
 #[cfg(test)]
 pub(crate) use decide::permit_for_test;
 pub use decide::{Permit, decide, queries};
+pub use doubt::{Doubt, Surroundings};
 pub use mode::{Mode, UnknownMode};
 pub use protect::steers;
 pub use rule::{Effect, Rule, RuleError, Source};

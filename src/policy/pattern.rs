@@ -66,6 +66,12 @@ impl Pattern {
         self.parts.iter().map_while(name).collect()
     }
 
+    /// The names, if there is no wildcard.
+    pub(super) fn literal(&self) -> Option<Vec<String>> {
+        let names = self.literal_start();
+        (names.len() == self.parts.len()).then_some(names)
+    }
+
     /// One component with a wildcard in it and something literal, as in `*.rs`.
     pub(super) fn is_one_wild_name(&self) -> bool {
         match self.parts.as_slice() {

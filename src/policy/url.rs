@@ -39,6 +39,15 @@ impl Domain {
         })
     }
 
+    /// The host that somebody meant who wrote a URL, or a host without `domain:`.
+    pub(super) fn meant_by(specifier: &str) -> Option<String> {
+        let text = specifier.strip_prefix("domain:").unwrap_or(specifier);
+        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let text = text.strip_prefix("*.").unwrap_or(text);
+        let authority = text.split(['/', '?', '#', ':']).next()?;
+        canonical(authority).ok().filter(|host| host.contains('.'))
+    }
+
     /// Whether an allow rule means the canonical host.
     pub(super) fn allows(&self, host: &str) -> bool {
         match self {

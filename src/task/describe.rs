@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::diagnostic::one_line;
-use super::{ModelRef, Task, lint};
+use super::{ModelRef, Task};
 use crate::check::TimeSpan;
 use crate::outcome::Trials;
 use crate::policy::{Mode, Rule};
@@ -204,13 +204,7 @@ fn warnings(task: &Task) -> Vec<String> {
     let mut found: Vec<String> = task
         .allow
         .iter()
-        .filter_map(|rule| {
-            Some(format!(
-                "`{}` {}",
-                rule.text(),
-                lint::too_broad(rule.text())?.reason
-            ))
-        })
+        .filter_map(|rule| Some(format!("`{}` {}", rule.text(), rule.breadth()?.reason)))
         .collect();
     if task.mode == Mode::BypassPermissions {
         found.push("the permission gate lets everything pass that no deny rule names".to_owned());

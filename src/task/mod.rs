@@ -12,7 +12,6 @@ mod describe;
 mod diagnostic;
 mod document;
 mod expand;
-mod lint;
 mod load;
 mod locate;
 mod matrix;

@@ -96,6 +96,47 @@ permissions:
 }
 
 #[test]
+fn rules_that_cover_less_than_they_seem_to_are_told_with_their_place() {
+    let run = Sandbox::new()
+        .script("- text: done\n")
+        .file("repo/src/lib.rs", "")
+        .task(
+            r"
+tools: [Bash, Edit]
+permissions:
+  allow:
+    - Edit(src)
+    - Edit(src/**)
+    - Edit
+    - Bash(*)
+    - mcp__a
+  deny:
+    - Read(/etc/hosts)
+    - Bash(git push)
+",
+        )
+        .call(&["check", "tasks/task.yaml"]);
+    let stderr = String::from_utf8_lossy(&run.output.stderr).into_owned();
+    assert_eq!(run.output.status.code(), Some(0), "{stderr}");
+    for told in [
+        "`src` is a directory, and the rule means a file of that name",
+        "write `Edit(src/**)`",
+        "`Bash(*)` allows every command",
+        "no MCP server is configured",
+        "write `Read(//etc/hosts)`",
+        "write `Bash(git push:*)`",
+    ] {
+        assert!(stderr.contains(told), "{told}: {stderr}");
+    }
+    assert_eq!(stderr.matches("warning:").count(), 5, "{stderr}");
+    assert_eq!(
+        stderr.matches("--> tasks/task.yaml:").count(),
+        5,
+        "{stderr}"
+    );
+}
+
+#[test]
 fn every_rule_that_a_line_needed_counts_as_used() {
     let run = Sandbox::new()
         .script(

@@ -335,9 +335,9 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Option<Task>
     let (system, turns) = prompt::resolve(cx, findings);
     let model = model::resolve(cx, findings);
     let tools = tools::resolve(cx, findings);
-    let permissions = permissions::resolve(cx, &tools, findings);
-    let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
     let workspace = workspace::resolve(cx, findings);
+    let permissions = permissions::resolve(cx, &tools, workspace.path.as_deref(), findings);
+    let limits = limits::resolve(cx, model.as_ref(), turns.len(), findings);
     let (sandbox, network, hosts) = sandbox::resolve(cx, findings);
     let hooks = hooks::resolve(cx, findings);
     let checks = checks::resolve(cx, findings);

@@ -2,16 +2,16 @@
 //! wants to know who allowed what.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::BYPASS_FLAG;
 use super::super::diagnostic::quoted;
-use super::super::lint;
 use super::super::rule_spec::RuleSpec;
 use super::super::tree::Half;
 use super::{At, Context, Findings, Origin, Project, files};
 use crate::outcome::OnDenied;
-use crate::policy::{Effect, Mode, Rule, Source};
+use crate::policy::{Effect, FileKind, Mode, Rule, Source, Surroundings};
+use crate::tool::BUILTIN;
 
 pub(super) struct Permissions {
     pub(super) mode: Mode,
@@ -21,7 +21,12 @@ pub(super) struct Permissions {
     pub(super) additional: Vec<PathBuf>,
 }
 
-pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Findings) -> Permissions {
+pub(super) fn resolve<'a>(
+    cx: &Context<'a>,
+    tools: &[String],
+    workspace: Option<&Path>,
+    findings: &mut Findings,
+) -> Permissions {
     let mode = mode(cx, findings);
     let on_denied = cx
         .pick(
@@ -31,13 +36,25 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
         )
         .map_or_else(OnDenied::default, |picked| picked.value);
     let mut deny = Vec::new();
+    let mut places = Vec::new();
+    let mut add = |specs: &[RuleSpec], effect, at: &Origin<'a>, findings: &mut Findings| {
+        let mut list = Vec::new();
+        for (index, rule) in rules(specs, effect, at, findings) {
+            places.push((rule.clone(), at.index(index)));
+            list.push(rule);
+        }
+        list
+    };
     if let Some(project) = cx.project {
         let origin = project.policy.origin(&["deny"]);
-        let own = rules(&project.spec.policy.deny, Effect::Deny, &origin, findings);
-        deny.extend(own.into_iter().map(|(_, rule)| rule));
+        deny.extend(add(
+            &project.spec.policy.deny,
+            Effect::Deny,
+            &origin,
+            findings,
+        ));
     }
     let mut allow = Vec::new();
-    let mut places = Vec::new();
     for (origin, allowed, denied) in rule_lists(cx) {
         let (allow_at, deny_at) = match &origin {
             Origin::File { .. } => (origin.key("allow"), origin.key("deny")),
@@ -46,16 +63,18 @@ pub(super) fn resolve(cx: &Context<'_>, tools: &[String], findings: &mut Finding
                 Origin::CommandLine("--deny"),
             ),
         };
-        lint_allow(&allowed, &allow_at, tools, findings);
-        let own = rules(&allowed, Effect::Allow, &allow_at, findings);
-        for (index, rule) in own {
-            places.push(allow_at.index(index));
-            allow.push(rule);
-        }
-        let own = rules(&denied, Effect::Deny, &deny_at, findings);
-        deny.extend(own.into_iter().map(|(_, rule)| rule));
+        allow.extend(add(&allowed, Effect::Allow, &allow_at, findings));
+        deny.extend(add(&denied, Effect::Deny, &deny_at, findings));
     }
-    lint_narrow(mode, &allow, &deny, &places, findings);
+    let around = Surroundings {
+        mode,
+        deny: &deny,
+        existing: &BUILTIN,
+        offered: Some(tools),
+        workspace,
+        kind_of: &kind_of,
+    };
+    doubt(&places, &around, findings);
     Permissions {
         mode,
         allow,
@@ -209,41 +228,28 @@ fn try_examples(rule: &Rule, spec: &RuleSpec, origin: &Origin<'_>, findings: &mu
     }
 }
 
-/// Says which allow rules allow more than anyone means, and which allow what is not offered.
-fn lint_allow(specs: &[RuleSpec], origin: &Origin<'_>, tools: &[String], findings: &mut Findings) {
-    for (index, spec) in specs.iter().enumerate() {
-        let text = spec.rule.as_str();
-        let origin = origin.index(index);
-        if let Some(doubt) = lint::too_broad(text) {
-            let message = format!("the rule {} {}", quoted(text), doubt.reason);
-            findings.warning(&origin, Half::Value, message, Some(doubt.hint));
-        }
-        let tool = lint::tool_of(text);
-        let is_offered = tools.iter().any(|offered| offered == tool);
-        if crate::tool::BUILTIN.contains(&tool) && !is_offered && origin.layer() == "task" {
-            let message = format!(
-                "the rule {} allows nothing: the task does not offer `{tool}`",
-                quoted(text)
-            );
-            let hint = format!("name `{tool}` under `tools`, or remove the rule");
-            findings.warning(&origin, Half::Value, message, Some(hint));
+/// Says which rules mean more, or less, than they seem to.
+fn doubt(places: &[(Rule, Origin<'_>)], around: &Surroundings<'_>, findings: &mut Findings) {
+    for (rule, origin) in places {
+        // What stands elsewhere is written for several tasks.
+        let around = Surroundings {
+            offered: around.offered.filter(|_| origin.layer() == "task"),
+            ..*around
+        };
+        let narrow = rule.narrowness(&around);
+        if let Some(doubt) = narrow.or_else(|| rule.breadth()) {
+            let message = format!("the rule {} {}", quoted(rule.text()), doubt.reason);
+            findings.warning(origin, Half::Value, message, Some(doubt.hint));
         }
     }
 }
 
-/// Says which allow rules allow nothing, or less than they seem to.
-fn lint_narrow(
-    mode: Mode,
-    allow: &[Rule],
-    deny: &[Rule],
-    places: &[Origin<'_>],
-    findings: &mut Findings,
-) {
-    for (rule, origin) in allow.iter().zip(places) {
-        if let Some(why) = rule.narrowness(mode, deny) {
-            let message = format!("the rule {} {why}", quoted(rule.text()));
-            findings.warning(origin, Half::Value, message, None);
-        }
+fn kind_of(path: &Path) -> FileKind {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => FileKind::Directory,
+        Ok(metadata) if metadata.is_file() => FileKind::File,
+        Ok(_) => FileKind::Special,
+        Err(_) => FileKind::Missing,
     }
 }
 
