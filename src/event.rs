@@ -27,7 +27,7 @@ pub struct Event {
     /// Format version, [`VERSION`].
     pub v: u32,
     /// When, in UTC.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: OffsetDateTime,
     /// The task's name.

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::file;
 use crate::outcome::{Exit, Outcome};
 use crate::report::run_dir::Attempt;
-use crate::report::{PlannedTask, RunPlan, Summary, files, plan, run_dir};
+use crate::report::{PlannedTask, RunPlan, Summary, files, plan, run_dir, seal};
 use crate::text;
 
 /// The plan's file while the directory is being emptied: no plan, and still the mark of a run directory.
@@ -159,6 +159,15 @@ impl Claimed {
         }
         let loaded = run_dir::load(&self.out)
             .map_err(|error| (Exit::Usage, format!("--resume: {error}")))?;
+        let replaced = seal::replaced(&loaded.summary, &self.out);
+        if !replaced.is_empty() {
+            let message = format!(
+                "--resume: `{}` is not as its run left it: {}; begin a new run",
+                self.shown,
+                replaced.join("; ")
+            );
+            return Err((Exit::Usage, message));
+        }
         Ok(Before {
             plan: Some(loaded.plan),
             attempts: loaded.attempts,

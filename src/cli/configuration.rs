@@ -20,7 +20,7 @@ pub(super) struct Configuration {
     pub(super) mirror: Option<Mirror>,
     /// The project's file, whether it is there or not.
     project: PathBuf,
-    commit: Option<String>,
+    pub(super) commit: Option<String>,
     _scratch: Option<Scratch>,
 }
 

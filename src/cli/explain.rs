@@ -46,9 +46,12 @@ pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
     let mut lines = String::new();
     for task in &loaded.tasks {
         match answer(task, tool, &input, settings) {
-            Ok(answer) => {
+            Ok(mut answer) => {
                 if answer["decision"] == "deny" {
                     exit = Exit::Failed;
+                }
+                if let Some(commit) = &configuration.commit {
+                    answer["config_commit"] = commit.as_str().into();
                 }
                 lines.push_str(&format!("{answer}\n"));
             }

@@ -11,7 +11,7 @@ use crate::outcome::Exit;
 use crate::report::RunPlan;
 use crate::report::baseline::{Snapshot, compare};
 use crate::report::merge::{self, Member};
-use crate::report::run_dir;
+use crate::report::{run_dir, seal};
 
 /// Makes the reports again and gives the exit code that the run has earned.
 pub(super) fn report(args: &ReportArgs, settings: &Settings) -> Exit {
@@ -82,6 +82,7 @@ fn again(dir: &Path, before: Option<Snapshot>, args: &ReportArgs, settings: &Set
             for damage in &loaded.damages {
                 say(&format!("warning: {damage}"));
             }
+            seal::seal(&mut loaded.summary, &directory);
             loaded.summary.dir = dir.to_string_lossy().into_owned();
             if let Some(mut before) = before {
                 // What is stored was judged where the run was made.

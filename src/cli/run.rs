@@ -24,7 +24,7 @@ use crate::proc::Launcher;
 use crate::report::baseline::{Snapshot, compare};
 use crate::report::console::Console;
 use crate::report::progress::{Colour, Progress};
-use crate::report::{Forms, RunPlan, Summary, account, files};
+use crate::report::{Forms, RunPlan, Summary, account, files, seal};
 use crate::sandbox::{self, Superuser};
 use crate::task::{BatchLimits, Loaded, Task};
 use crate::text;
@@ -56,7 +56,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
         lock: _lock,
     } = match prepare(
         loaded.tasks,
-        loaded.left_out,
+        (loaded.left_out, configuration.commit.clone()),
         &limits,
         &gate,
         args,
@@ -120,6 +120,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     if let Some(before) = &before {
         compare(&mut summary.0, before);
     }
+    seal::seal(&mut summary.0, &out);
     conclude(
         &summary.0,
         &out,
@@ -400,7 +401,7 @@ struct Prepared {
 /// Makes the plan, takes the run directory and chooses what is left to do. `None`: the plan was only to be shown.
 fn prepare(
     tasks: Vec<Task>,
-    left_out: BTreeMap<String, String>,
+    (left_out, config_commit): (BTreeMap<String, String>, Option<String>),
     limits: &BatchLimits,
     gate: &Arc<Gate>,
     args: &RunArgs,
@@ -416,6 +417,7 @@ fn prepare(
         tasks.iter().map(plan::planned).collect(),
     );
     plan.left_out = left_out;
+    plan.config_commit = config_commit;
     if args.plan.list {
         dealing.deal(&mut plan);
         plan::list(&plan, args.plan.list_format);

@@ -27,6 +27,12 @@ pub(super) fn show(args: &ShowArgs) -> Exit {
         ShowFormat::Text => show::write(&mut out, events, &filter, Colour::Off),
         ShowFormat::Json => show::write_json(&mut out, events, &filter),
     };
+    if let Ok(ending) = &shown
+        && ending.taken == 0
+        && filter.is_any()
+    {
+        say("note: nothing in the transcript is what was looked for");
+    }
     conclude(shown)
 }
 

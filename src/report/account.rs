@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary};
+use super::summary::{CheckRecord, Class, Denial, HostRecord, Summary, TaskSummary, Warning};
 use super::{gate, is_bypass, sandbox, verdict_word};
 use crate::event::CheckResult;
 use crate::outcome::{Outcome, Stop, Verdict};
@@ -121,16 +121,23 @@ fn name(task: &TaskSummary) -> String {
 /// text; whoever prints them escapes them for the place.
 #[must_use]
 pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{}: {}",
-        task.outcome.name(),
+    // What a denial says is told once, with the denial.
+    let is_quoted =
+        |denial: &Denial| !denial.reason.is_empty() && task.message.contains(&denial.reason);
+    let message = if task.denials.items.iter().any(is_quoted) {
+        let calls = text::plural(task.denials.total, "call");
+        format!("{calls} not allowed")
+    } else {
         text::one_line(&task.message, LINE)
-    )];
+    };
+    let mut lines = vec![format!("{}: {message}", task.outcome.name())];
     if is_bypass(&task.mode) {
         lines.push(bypass_warning(&task.mode));
     }
     lines.extend(comparison_lines(task));
-    lines.extend(sandbox::warning(&task.sandbox));
+    let unconfined = sandbox::warning(&task.sandbox);
+    let is_told = |warning: &Warning| unconfined.is_some() && warning.code == "sandbox";
+    lines.extend(unconfined.clone());
     for denial in task.denials.items.iter().take(TOLD) {
         lines.extend(denial_lines(denial));
     }
@@ -148,7 +155,8 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     for check in task.broken_checks().take(TOLD) {
         lines.extend(check_lines(check));
     }
-    for warning in task.warnings.items.iter().take(TOLD) {
+    let warnings = task.warnings.items.iter();
+    for warning in warnings.filter(|warning| !is_told(warning)).take(TOLD) {
         lines.push(format!(
             "warning {}: {}",
             warning.code,
@@ -313,12 +321,17 @@ fn more(lines: &mut Vec<String>, total: u64, word: &str) {
 
 /// The denial, why, and the rule that would have allowed it.
 fn denial_lines(denial: &Denial) -> Vec<String> {
+    // The rule that would do has a line of its own.
+    let reason = match &denial.suggestion {
+        Some(rule) => denial.reason.trim_end_matches(&format!("; `{rule}` would")),
+        None => &denial.reason,
+    };
     let mut lines = vec![format!(
         "denied in step {}: {} `{}`: {}",
         denial.step,
         denial.tool,
         text::one_line(&denial.input, 300),
-        text::one_line(&denial.reason, LINE)
+        text::one_line(reason, LINE)
     )];
     if let Some(rule) = &denial.rule {
         lines.push(format!("  decided by {rule}"));
@@ -438,7 +451,8 @@ fn closing(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// What to know of tasks that have no details of their own: which passed only sometimes, and why others were not run.
+/// What to know of tasks that have no details of their own: which passed only sometimes, or with denials or changes that deserve
+/// a look, and why others were not run.
 #[must_use]
 pub fn asides(summary: &Summary) -> Vec<String> {
     let passed = |task: &&TaskSummary| task.verdict() == Verdict::Passed;
@@ -448,6 +462,10 @@ pub fn asides(summary: &Summary) -> Vec<String> {
         told.then(|| format!("{}: {flaky}{}", task.name, task.message))
     });
     let mut lines: Vec<String> = of_attempts.take(TOLD).collect();
+    let told_in_full: Vec<&str> = summary.notable().map(|task| task.name.as_str()).collect();
+    let others = summary.tasks.iter().filter(passed);
+    let others = others.filter(|task| !told_in_full.contains(&task.name.as_str()));
+    lines.extend(others.filter_map(quietly).take(TOLD));
     let mut reasons: Vec<(&str, u64)> = Vec::new();
     for task in summary
         .tasks
@@ -474,6 +492,26 @@ pub fn asides(summary: &Summary) -> Vec<String> {
         .iter()
         .map(|line| text::one_line(line, LINE))
         .collect()
+}
+
+/// What a task that passed leaves for somebody to know: denials that its file does not mind, and changes that deserve a look.
+fn quietly(task: &TaskSummary) -> Option<String> {
+    let first = task.denials.items.first().map(|denial| {
+        let denials = text::plural(task.denials.total, "denial");
+        let input = text::one_line(&denial.input, 200);
+        format!(
+            "{denials}, `{} {input}` in step {} first",
+            denial.tool, denial.step
+        )
+    });
+    let concern = task.concerns.items.first().map(|concern| {
+        let files = text::plural(task.concerns.total, "file");
+        let why = concern.kind.meaning();
+        let path = text::one_line(&concern.path, 200);
+        format!("{files} to look at before the patch is used, `{path}` ({why}) first")
+    });
+    let told: Vec<String> = first.into_iter().chain(concern).collect();
+    (!told.is_empty()).then(|| format!("{}: passed with {}", task.name, told.join(", and ")))
 }
 
 /// The allow rules that no call needed, if there are any: what could be taken out of the task file.

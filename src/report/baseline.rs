@@ -39,7 +39,7 @@ pub struct Snapshot {
     /// Where it was taken from, as it was named.
     pub source: String,
     /// When that run began.
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(with = "crate::clock::rfc3339::option")]
     pub started_at: Option<OffsetDateTime>,
     /// What fails the run that is compared.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub enum BaselineError {
 #[derive(Deserialize)]
 struct Document {
     version: u32,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     started_at: OffsetDateTime,
     tasks: Vec<DocumentTask>,
 }
@@ -285,7 +285,15 @@ impl Snapshot {
         let path = directory.join(run_dir::BASELINE);
         let text = match file::read(&path, LARGEST) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // What is no directory is told by whoever reads it as one.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(source) => return Err(BaselineError::Io { path, source }),
         };
         let invalid = |reason: String| BaselineError::Invalid {

@@ -48,14 +48,16 @@ pub(super) struct Report<'a> {
     version: u32,
     program_version: &'a str,
     plan_sha256: &'a str,
+    /// The commit that the configuration was read from; `null`: the work tree.
+    config_commit: Option<&'a str>,
     /// The part of the plan that this run worked on; `null`: all of it.
     shard: Option<Part>,
     /// What a merge found that joined shards; `null`: this is no merge.
     merge: Option<&'a Merge>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     started_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(with = "crate::clock::rfc3339::option")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     finished_at: Option<OffsetDateTime>,
     duration_ms: u64,
@@ -68,6 +70,9 @@ pub(super) struct Report<'a> {
     totals: Totals,
     /// What the run was compared with, and which tasks of that are gone.
     baseline: Option<&'a Baseline>,
+    /// The hash in the `chain` of the last line of each finished attempt's transcript, by its path in the run directory. `report`
+    /// compares the transcripts with it before it writes this file again.
+    chains: &'a BTreeMap<String, String>,
     /// What was wrong with the run directory; such a run never passes.
     damages: &'a [String],
     /// In the order of the plan.
@@ -222,6 +227,7 @@ impl<'a> Report<'a> {
             version: VERSION,
             program_version: &summary.plan.program_version,
             plan_sha256: &summary.plan.plan_sha256,
+            config_commit: summary.plan.config_commit.as_deref(),
             shard: summary.plan.shard.as_ref().map(|shard| Part {
                 index: shard.index,
                 total: shard.total,
@@ -248,6 +254,7 @@ impl<'a> Report<'a> {
                 cost_is_partial: totals.cost_is_partial,
             },
             baseline: summary.baseline.as_ref(),
+            chains: &summary.chains,
             damages: &summary.damages,
             tasks: &summary.tasks,
         }

@@ -14,7 +14,7 @@ use crate::file;
 use crate::outcome::Outcome;
 use crate::report::baseline::{BaselineError, Snapshot};
 use crate::report::plan::{Merge, RunPlan};
-use crate::report::{run_dir, transcript};
+use crate::report::{run_dir, seal, transcript};
 use crate::text::{self, file_name::file_name};
 
 /// How many tasks are named in one sentence.
@@ -40,6 +40,8 @@ pub struct Found {
     pub plan: RunPlan,
     /// The attempts by task.
     pub attempts: HashMap<String, Vec<run_dir::Attempt>>,
+    /// Transcripts that are not those that its reports were made from, one sentence each.
+    pub replaced: Vec<String>,
 }
 
 /// What directories come to together.
@@ -59,6 +61,7 @@ impl Member {
     pub fn read(shown: &str, path: PathBuf) -> Self {
         let found = run_dir::load(&path)
             .map(|loaded| Found {
+                replaced: seal::replaced(&loaded.summary, &path),
                 plan: loaded.plan,
                 attempts: loaded.attempts,
             })
@@ -156,6 +159,14 @@ pub fn judge(members: &[Member]) -> Option<Joined> {
                 part.member.shown, first.member.shown
             ));
         }
+        if part.found.plan.config_commit != plan.config_commit {
+            warnings.push(format!(
+                "`{}` and `{}` did not read their configuration from the same commit",
+                part.member.shown, first.member.shown
+            ));
+        }
+        let replaced = part.found.replaced.iter();
+        faults.extend(replaced.map(|what| format!("`{}`: {what}", part.member.shown)));
         plan.started_at = plan.started_at.min(part.found.plan.started_at);
         plan.jobs = plan.jobs.max(part.found.plan.jobs);
         plan.superseded.extend(part.found.plan.superseded.clone());
@@ -455,6 +466,7 @@ mod tests {
             found: Ok(Found {
                 plan,
                 attempts: attempts.collect(),
+                replaced: Vec::new(),
             }),
         }
     }

@@ -7,6 +7,7 @@
 //! | chapter | reader |
 //! |---|---|
 //! | [`plan`], [`run_dir`], [`transcript`] | the run directory: what was planned, where things lie, what happened |
+//! | [`seal`] | whether transcripts are those that an earlier report was made from |
 //! | [`summary`] | the fold |
 //! | [`baseline`], [`gate`] | the comparison with an earlier run, and why it decided |
 //! | [`console`], [`account`] | the log of a CI job |
@@ -44,6 +45,7 @@ pub mod page;
 pub mod progress;
 pub mod sandbox;
 pub mod schema;
+pub mod seal;
 pub mod show;
 
 use crate::outcome::Verdict;

@@ -70,8 +70,9 @@ fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) 
     }
     let mut rows_left_out = 0;
     if summary.tasks.iter().any(in_table) {
+        page.add("\n");
         page.add(
-            "\n| verdict | task | outcome | model | mode | steps | denials | tokens | cost | time |\n",
+            "| verdict | task | outcome | model | mode | steps | denials | tokens | cost | time |\n",
         );
         page.add("|---|---|---|---|---|---:|---:|---:|---:|---:|\n");
         let rows = summary.tasks.iter().filter(|task| in_table(task)).map(row);
@@ -84,7 +85,12 @@ fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) 
     let sections = summary
         .notable()
         .map(|task| section(task, &summary.dir, room));
-    let sections_left_out = sections.filter(|section| !page.add(section)).count();
+    let sections_left_out = sections
+        .filter(|section| {
+            page.add("\n");
+            !page.add(section)
+        })
+        .count();
     page.unused(summary);
     page.close(rows_left_out, sections_left_out)
 }
@@ -110,6 +116,11 @@ impl Page {
 
     /// Adds a piece if it fits; says whether it did.
     fn add(&mut self, piece: &str) -> bool {
+        // One blank line parts two pieces, however many of them want one.
+        let piece = match piece.strip_prefix('\n') {
+            Some(rest) if self.text.is_empty() || self.text.ends_with("\n\n") => rest,
+            _ => piece,
+        };
         let fits = piece.len() <= self.room();
         if fits {
             self.text.push_str(piece);
@@ -130,7 +141,7 @@ impl Page {
                 format!("- {name}: {}\n", code(&unused))
             })
             .peekable();
-        if lines.peek().is_some() && self.add("### Allow rules without use\n\n") {
+        if lines.peek().is_some() && self.add("\n### Allow rules without use\n\n") {
             for line in lines {
                 self.add(&line);
             }

@@ -24,7 +24,7 @@ pub struct RunPlan {
     /// The version of the program that made the plan.
     pub program_version: String,
     /// When the run began, in UTC.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     pub started_at: OffsetDateTime,
     /// How many tasks run at the same time.
     pub jobs: u32,
@@ -40,6 +40,9 @@ pub struct RunPlan {
     /// are of another task, and count for nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub superseded: BTreeMap<String, u32>,
+    /// The commit that task files, the project's file, scripts and hooks were read from; `None`: the work tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_commit: Option<String>,
     /// Tasks of the same task files that a filter left out: name and file. They are no part of the plan; without them a
     /// comparison with another run would take them for removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -55,7 +58,7 @@ pub struct RunPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resumed {
     /// When it began, in UTC.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "crate::clock::rfc3339")]
     pub at: OffsetDateTime,
 }
 
@@ -186,6 +189,7 @@ impl RunPlan {
             shard: None,
             merge: None,
             superseded: BTreeMap::new(),
+            config_commit: None,
             left_out: BTreeMap::new(),
             resumed: Vec::new(),
             tasks,
@@ -314,7 +318,7 @@ mod tests {
         let text = plan().to_json().unwrap();
         assert_eq!(RunPlan::from_json(text.as_bytes()).unwrap(), plan());
         assert!(
-            text.contains("\"started_at\": \"2026-01-02T03:04:05Z\""),
+            text.contains("\"started_at\": \"2026-01-02T03:04:05.000Z\""),
             "{text}"
         );
     }

@@ -79,6 +79,17 @@ pub fn output(task: &str, number: u32) -> String {
 /// A run directory that cannot be read back.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// No run wrote the directory.
+    #[error(
+        "`{}` is no run directory: {}; expected the directory that a run wrote (`--out`, else `agent-batch-results`)",
+        path.display(), reason
+    )]
+    NoRun {
+        /// The directory.
+        path: PathBuf,
+        /// What there is instead.
+        reason: &'static str,
+    },
     /// A file or directory could not be read.
     #[error("could not read `{}`: {source}", path.display())]
     Io {
@@ -144,9 +155,15 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
     let path = directory.join(PLAN);
     let text = regular(&path)
         .and_then(|()| file::read(&path, LARGEST_PLAN))
-        .map_err(|source| LoadError::Io {
-            path: path.clone(),
-            source,
+        .map_err(|source| match no_run(directory, &source) {
+            Some(reason) => LoadError::NoRun {
+                path: directory.to_owned(),
+                reason,
+            },
+            None => LoadError::Io {
+                path: path.clone(),
+                source,
+            },
         })?;
     let plan = RunPlan::from_json(&text).map_err(|source| LoadError::Plan { path, source })?;
     let mut summary = Summary::new(plan.clone(), directory.to_string_lossy());
@@ -214,6 +231,21 @@ pub fn load(directory: &Path) -> Result<Loaded, LoadError> {
         damages,
         attempts: all,
         lost,
+    })
+}
+
+/// What stands in place of a run directory whose plan could not be read, if it is none.
+fn no_run(directory: &Path, error: &io::Error) -> Option<&'static str> {
+    if directory.is_file() {
+        return Some("it is a file");
+    }
+    if error.kind() != io::ErrorKind::NotFound {
+        return None;
+    }
+    Some(if directory.is_dir() {
+        "there is no `run.json` in it"
+    } else {
+        "there is nothing of that name"
     })
 }
 

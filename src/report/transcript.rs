@@ -7,7 +7,7 @@
 mod chain;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Kind, Sink, VERSION};
@@ -124,7 +124,7 @@ impl std::fmt::Display for Damage {
 }
 
 /// How a transcript that was read to its end turned out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ending {
     /// How many events it has.
     pub events: u64,
@@ -132,6 +132,10 @@ pub struct Ending {
     pub damages: u64,
     /// Whether it has the event that ends every whole transcript.
     pub finished: bool,
+    /// How many events a reader took of those that there are; what that means is its own.
+    pub taken: u64,
+    /// The first line that is none or was changed, and what is wrong with it.
+    pub first: Option<(u64, String)>,
 }
 
 impl Ending {
@@ -142,22 +146,33 @@ impl Ending {
                 self.events += 1;
                 self.finished |= matches!(event.kind, Kind::TaskFinished(_));
             }
-            Err(_) => self.damages += 1,
+            Err(damage) => {
+                self.damages += 1;
+                let first = || (damage.line, damage.reason.clone());
+                self.first.get_or_insert_with(first);
+            }
         }
     }
 
     /// What is wrong with it, if anything is, in one sentence.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
-        let damages = crate::text::plural(self.damages, "damaged line");
-        match (self.finished, self.damages) {
-            (true, 0) => None,
-            (true, _) => Some(format!("the transcript has {damages}")),
-            (false, 0) => Some("unfinished: the transcript ends in the middle".to_owned()),
-            (false, _) => Some(format!(
-                "unfinished: the transcript ends in the middle, and has {damages}"
-            )),
+        let Some((line, reason)) = &self.first else {
+            let unfinished = "unfinished: the transcript ends in the middle";
+            return (!self.finished).then(|| unfinished.to_owned());
+        };
+        if reason == CUT_OFF {
+            return Some("unfinished: the transcript ends in the middle of a line".to_owned());
         }
+        let damages = crate::text::plural(self.damages, "damaged line");
+        let end = if self.finished {
+            ""
+        } else {
+            "; without them the transcript has no end"
+        };
+        Some(format!(
+            "this is not what the run wrote: {damages} left out, line {line} first: {reason}{end}"
+        ))
     }
 }
 
@@ -180,6 +195,22 @@ pub struct Reader<R> {
 pub fn read(path: &Path) -> io::Result<Reader<BufReader<File>>> {
     let file = file::open(path).map_err(|error| named("open", path, &error))?;
     Ok(Reader::new(path, BufReader::new(file)))
+}
+
+/// The hash that ends the chain of a transcript: that of its last line. `None` where that line was cut off or has none, and for
+/// what is no regular file.
+#[must_use]
+pub fn last_chain(path: &Path) -> Option<String> {
+    if !path.symlink_metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut file = file::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(chain::LENGTH)))
+        .ok()?;
+    let mut end = Vec::new();
+    file.take(chain::LENGTH).read_to_end(&mut end).ok()?;
+    chain::last(&end)
 }
 
 impl<R: BufRead> Reader<R> {

@@ -257,7 +257,7 @@ impl Everything<'_> {
             return Vec::new();
         };
         let (mut tasks, mut used, mut wrong) = (Vec::new(), BTreeSet::new(), 0);
-        for combination in &combinations {
+        for (index, combination) in combinations.iter().enumerate() {
             let mut document = document.clone();
             let substituted = matrix::substitute(&mut document.tree, combination);
             used.extend(substituted.used);
@@ -266,7 +266,13 @@ impl Everything<'_> {
                 Some(task) => tasks.push(task),
                 None => wrong += 1,
             }
-            if wrong == MOST_WRONG {
+            let left = combinations.len() - index - 1;
+            if wrong == MOST_WRONG && left > 0 {
+                let left = crate::text::plural(left as u64, "combination");
+                let message = format!(
+                    "{MOST_WRONG} combinations of the matrix have mistakes; {left} more of it were not looked at"
+                );
+                findings.push(Diagnostic::error(&file.display, message));
                 break;
             }
         }

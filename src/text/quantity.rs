@@ -31,7 +31,7 @@ pub fn duration(span: Duration) -> String {
     }
 }
 
-/// `950`, `12.3k`, `1.2M`: token counts, rounded to nothing that is not there.
+/// `950`, `12.3k`, `1.2M`: token counts, rounded.
 #[must_use]
 pub fn tokens(count: u64) -> String {
     scaled(count, 1000, &["", "k", "M", "G"])
@@ -70,21 +70,37 @@ pub fn some(names: &[&str], most: usize) -> String {
 
 /// A count in the largest unit that it reaches, with one decimal, cut and not rounded up.
 fn scaled(count: u64, base: u64, units: &[&str]) -> String {
-    let (mut scale, mut unit) = (1_u64, 0);
-    while unit + 1 < units.len() && count / scale >= base {
-        scale *= base;
+    let (mut scale, mut unit) = (1_u128, 0);
+    // In tenths of the unit, and rounded: 999,960 are `1.0M` and not `1000.0k`.
+    let tenths = |scale: u128| (u128::from(count) * 10 + scale / 2) / scale;
+    while unit + 1 < units.len() && tenths(scale) >= u128::from(base) * 10 {
+        scale *= u128::from(base);
         unit += 1;
     }
     let name = units.get(unit).copied().unwrap_or_default();
     if unit == 0 {
         return format!("{count}{name}");
     }
-    format!("{}.{}{name}", count / scale, count % scale * 10 / scale)
+    let tenths = tenths(scale);
+    format!("{}.{}{name}", tenths / 10, tenths % 10)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_rounded_and_not_cut() {
+        let counts = [999, 1_000, 1_949, 1_950, 1_999, 999_949, 999_950, 1_000_000];
+        assert_eq!(
+            counts.map(tokens),
+            [
+                "999", "1.0k", "1.9k", "2.0k", "2.0k", "999.9k", "1.0M", "1.0M"
+            ]
+        );
+        assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
+        assert_eq!(bytes(1023), "1023 B");
+    }
 
     #[test]
     fn counts_agree_with_their_word() {
@@ -104,7 +120,7 @@ mod tests {
         );
         assert_eq!(
             [950, 12_345, 1_250_000].map(tokens),
-            ["950", "12.3k", "1.2M"]
+            ["950", "12.3k", "1.3M"]
         );
         assert_eq!([12, 2048].map(bytes), ["12 B", "2.0 KiB"]);
         assert_eq!(hex(&[0, 0xab]), "00ab");

@@ -102,6 +102,9 @@ fn every_task_has_its_class_and_only_a_regression_fails_a_gate_for_it() {
     ] {
         assert!(page.contains(reason), "{page}");
     }
+    for page in ["summary.md", "comment.md"] {
+        assert!(!read(page).contains("\n\n\n"), "{}", read(page));
+    }
     let junit = run.junit();
     let property = format!("<property name=\"exit_reason\" value=\"{reason}\"/>");
     let message = "message=\"[does not fail the run: a task that also failed in the baseline] ";

@@ -80,6 +80,10 @@ fn a_contribution_that_loosens_its_task_is_judged_by_the_base() {
         "of commit <code>{}</code>",
         commit.as_str().unwrap()
     )));
+    assert_eq!(&run.summary()["config_commit"], commit);
+    let plan: serde_json::Value =
+        serde_json::from_str(&run.read("agent-batch-results/run.json")).unwrap();
+    assert_eq!(&plan["config_commit"], commit);
     // Nothing is left of the commit's files.
     let left = fs::read_dir(sandbox.path().join("tmp")).unwrap();
     assert_eq!(left.count(), 0);
@@ -98,10 +102,10 @@ fn all_commands_read_the_configuration_of_the_commit() {
         let mut arguments = vec!["explain", "tasks/task.yaml"];
         arguments.extend(call);
         arguments.extend(from);
-        sandbox.call(&arguments).exit(code);
+        sandbox.call(&arguments).exit(code).stdout()
     };
-    explain(&[], 0);
-    explain(&from, 1);
+    assert!(!explain(&[], 0).contains("config_commit"));
+    assert!(explain(&from, 1).contains("\"config_commit\":\""));
 }
 
 #[test]

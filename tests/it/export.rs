@@ -76,6 +76,15 @@ fn show_picks_steps_tools_denials_and_errors() {
     assert!(steps.len() >= 8 && steps.iter().all(|line| matches!(step(line), Some(1 | 2))));
     assert_eq!(show(DENIED, &["--step", "99"]), Vec::<Value>::new());
     assert_eq!(show(UMBRELLA, &["--errors"]), Vec::<Value>::new());
+    // Nothing that fits is no answer to be silent about.
+    for format in ["text", "json"] {
+        let none = sandbox
+            .call(&["show", DENIED, "--tool", "Nothing", "--format", format])
+            .exit(0);
+        assert_eq!(none.stdout(), "");
+        let told = "nothing in the transcript is what was looked for";
+        assert!(none.stderr().contains(told), "{}", none.stderr());
+    }
     let text = sandbox.call(&["show", DENIED, "--denied"]).exit(0).stdout();
     assert!(text.contains("git push --force") && text.contains("to allow it: Bash(git push"));
     assert!(!text.contains("allow Edit"), "{text}");

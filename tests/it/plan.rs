@@ -513,6 +513,14 @@ fn what_cannot_be_read_of_an_earlier_run_is_told_and_run_again_and_the_pause_is_
         });
         fs::write(&path, lines.collect::<String>()).unwrap();
     }
+    // What was changed and is whole is refused, as long as there is a report that tells how it was.
+    let refused = sandbox.call(&[TASKS, "--resume", "run"]).exit(2).stderr();
+    assert!(
+        refused.contains("`t2/1/transcript.jsonl` is not"),
+        "{refused}"
+    );
+    assert!(!refused.contains("t1/1"), "{refused}");
+    fs::remove_file(sandbox.path().join("run/summary.json")).unwrap();
     let run = sandbox.call(&[TASKS, "--resume", "run"]).exit(1);
     for told in [
         "attempt 1 of `t0` does not count and is made up for: its transcript could not be read: line 1: written in format version 99",

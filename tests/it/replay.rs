@@ -27,6 +27,98 @@ pub(crate) fn assert_reports_can_be_made_again(sandbox: &Sandbox, code: i32) {
     }
 }
 
+/// A run that fails in `run`, and another one of the same name that passes in `other`.
+fn failed_and_passed() -> Sandbox {
+    let sandbox = Sandbox::new()
+        .task("checks:\n  - reply: { contains: Done }")
+        .script("replies:\n  - text: I could not.\n");
+    sandbox.call(&["tasks/task.yaml", "--out", "run"]).exit(1);
+    let sandbox = sandbox.script("replies:\n  - text: Done.\n");
+    sandbox.call(&["tasks/task.yaml", "--out", "other"]).exit(0);
+    sandbox
+}
+
+#[test]
+fn a_directory_that_no_run_wrote_is_told_with_what_is_expected() {
+    let sandbox = Sandbox::new()
+        .task("")
+        .script("- text: Done.\n")
+        .file("file", "");
+    for (path, why) in [
+        ("nothere", "there is nothing of that name"),
+        ("tasks", "there is no `run.json` in it"),
+        ("file", "it is a file"),
+    ] {
+        let said = sandbox.call(&["report", path]).exit(2).stderr();
+        assert!(said.contains("is no run directory: "), "{said}");
+        assert!(said.contains(why) && said.contains("`--out`"), "{said}");
+    }
+}
+
+#[test]
+fn a_task_that_passed_tells_its_denials_too_and_each_denial_is_told_once() {
+    let script = "replies:\n  - tool_calls: [{ name: Bash, input: { command: git push } }]\n  - text: Done.\n";
+    let sandbox = Sandbox::new()
+        .task("permissions: { on_denied: ignore }\ntools: [Read, Bash]")
+        .script(script);
+    let run = sandbox.run().exit(0);
+    let told = "task: passed with 1 denial, `Bash git push` in step 1 first";
+    for said in [run.stdout(), run.read("agent-batch-results/summary.md")] {
+        assert!(said.contains(told), "{said}");
+    }
+    let sandbox = sandbox.task("tools: [Read, Bash]");
+    let said = sandbox.run().exit(1).stdout();
+    assert!(said.contains("  denied: 1 call not allowed\n"), "{said}");
+    assert_eq!(said.matches("no allow rule covers").count(), 1, "{said}");
+    assert_eq!(said.matches("Bash(git push)").count(), 1, "{said}");
+}
+
+#[test]
+fn a_transcript_that_was_replaced_as_a_whole_never_passes() {
+    let sandbox = failed_and_passed();
+    let place = |run: &str| {
+        sandbox
+            .path()
+            .join(run)
+            .join(run_dir::transcript("task", 1))
+    };
+    let failed = fs::read(place("run")).unwrap();
+    let summary = |run: &str| {
+        let text = fs::read(sandbox.path().join(run).join("summary.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()
+    };
+    let sealed = summary("run")["chains"].clone();
+    assert_eq!(sealed.as_object().unwrap().len(), 1, "{sealed}");
+    // As it is, a report that is made again says the same.
+    sandbox.call(&["report", "run"]).exit(1);
+    assert_eq!(summary("run")["chains"], sealed);
+
+    fs::copy(place("other"), place("run")).unwrap();
+    let told = "`task/1/transcript.jsonl` is not the transcript of which `summary.json` tells: it was replaced";
+    for _ in 0..2 {
+        let again = sandbox.call(&["report", "run"]).exit(3);
+        assert!(again.stdout().contains(told), "{}", again.stdout());
+        assert_eq!(summary("run")["chains"], sealed);
+    }
+    let resumed = sandbox
+        .call(&["tasks/task.yaml", "--resume", "run"])
+        .exit(2);
+    assert!(resumed.stderr().contains(told), "{}", resumed.stderr());
+    let merged = sandbox.call(&["report", "run", "--out", "merged"]).exit(3);
+    assert!(merged.stdout().contains(told), "{}", merged.stdout());
+
+    fs::write(place("run"), &failed).unwrap();
+    sandbox.call(&["report", "run"]).exit(1);
+    fs::remove_dir_all(place("run").parent().unwrap()).unwrap();
+    let gone = sandbox.call(&["report", "run"]).exit(3);
+    let told = "`task/1/transcript.jsonl` is gone, a transcript of which `summary.json` tells";
+    assert!(gone.stdout().contains(told), "{}", gone.stdout());
+    fs::write(sandbox.path().join("other/summary.json"), "{").unwrap();
+    let unread = sandbox.call(&["report", "other"]).exit(3);
+    let told = "`summary.json` cannot be read";
+    assert!(unread.stdout().contains(told), "{}", unread.stdout());
+}
+
 #[test]
 fn a_transcript_that_was_changed_afterwards_never_passes() {
     let sandbox = Sandbox::new()
@@ -74,6 +166,8 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
         for arguments in [&["show"][..], &["export", "--format", "stream-json"]] {
             let shown = [arguments, &["agent-batch-results/task/1"]].concat();
             let shown = sandbox.call(&shown).exit(3);
+            let told = "warning: this is not what the run wrote: ";
+            assert!(shown.stderr().contains(told), "{}", shown.stderr());
             assert!(
                 shown.stderr().contains("damaged line"),
                 "{}",
@@ -81,9 +175,10 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
             );
         }
     }
-    // As an earlier version wrote it, and as it was.
+    // As an earlier version wrote it, and as it was. There is no report then that tells how it ended.
     for text in [joined(&unchained), whole] {
         fs::write(&path, text).unwrap();
+        fs::remove_file(sandbox.path().join("agent-batch-results/summary.json")).unwrap();
         sandbox.call(&["report", "agent-batch-results"]).exit(0);
         sandbox
             .call(&["show", "agent-batch-results/task/1"])

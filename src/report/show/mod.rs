@@ -57,7 +57,10 @@ pub fn write(
     for item in events {
         ending.note(&item);
         match item {
-            Ok(event) if filtering.takes(&event) => screen.event(&event)?,
+            Ok(event) if filtering.takes(&event) => {
+                ending.taken += 1;
+                screen.event(&event)?;
+            }
             Ok(_) => {}
             Err(damage) => screen.say(Paint::Bad, &format!("damaged: {damage}"))?,
         }
@@ -85,6 +88,7 @@ pub fn write_json(
         if let Ok(event) = item
             && filtering.takes(&event)
         {
+            ending.taken += 1;
             let line = serde_json::to_string(&event)?;
             writeln!(out, "{}", text::json::inert(&line))?;
         }

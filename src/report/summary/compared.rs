@@ -17,7 +17,7 @@ pub struct Baseline {
     /// The file or directory, as it was named.
     pub source: String,
     /// When the run began that it is of.
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(with = "crate::clock::rfc3339::option")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<OffsetDateTime>,
     /// What fails the run, in place of any failure. Empty: any failure does, and the comparison is only shown.

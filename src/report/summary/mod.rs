@@ -11,7 +11,7 @@ mod trials;
 mod task;
 mod fold;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -46,6 +46,9 @@ pub struct Summary {
     /// What was wrong with the run directory when it was read back, and the faults of a merge, one sentence each. A run with
     /// damages never passes.
     pub damages: Vec<String>,
+    /// How the transcripts of finished attempts end, by their paths: the hash in the `chain` of the last line. Empty while nobody
+    /// has [sealed](crate::report::seal) the run.
+    pub chains: BTreeMap<String, String>,
     /// What the run was compared with, if it was; each task then says what the comparison came to.
     pub baseline: Option<Baseline>,
     places: HashMap<String, usize>,
@@ -97,6 +100,7 @@ impl Summary {
             finished_at: None,
             signal: None,
             eased: 0,
+            chains: BTreeMap::new(),
             baseline: None,
             places,
             ends: vec![None; resumed + 1],

@@ -15,6 +15,15 @@ const AFTER: &[u8] = b"\"}";
 /// Half of SHA-256, as hexadecimal digits.
 const DIGITS: usize = 32;
 
+/// How many bytes at the end of a transcript hold the last hash.
+pub(super) const LENGTH: u64 = (BEFORE.len() + DIGITS + AFTER.len() + 1) as u64;
+
+/// The hash that ends the last line of these bytes, which are the end of a transcript.
+pub(super) fn last(end: &[u8]) -> Option<String> {
+    let (_, hash) = split(end.strip_suffix(b"\n")?)?;
+    Some(hash.to_owned())
+}
+
 /// The hash of the last line, while lines are written.
 #[derive(Debug, Default)]
 pub(super) struct Chain(String);
