@@ -534,6 +534,38 @@ fn trials_of_which_too_many_fail_end_the_task_early() {
 }
 
 #[test]
+fn trials_that_the_batch_cannot_pay_for_are_not_run_and_say_why_alone() {
+    let yaml = "trials: { count: 3, pass: 3 }\n";
+    let (run, calls) = trials(&["right"], yaml, &["--max-tokens", "10"]);
+    assert_eq!(calls, 0);
+    let run = run.exit(3);
+    assert_eq!(run.outcome("t000"), "not_run");
+    let message = run.summary()["tasks"][0]["message"].clone();
+    let why = "the batch has spent 0 of 10 tokens";
+    assert!(message.as_str().unwrap().starts_with(why), "{message}");
+
+    // One trial was paid for, and the next one cannot be.
+    let script = "- text: right\n  usage: { input_tokens: 7000, output_tokens: 100 }\n";
+    let yaml = format!("tools: []\n{yaml}");
+    let run = Sandbox::new()
+        .task(&yaml)
+        .script(script)
+        .call(&["tasks/task.yaml", "--max-tokens", "8000"])
+        .exit(3);
+    assert_eq!(run.outcome("task"), "not_run");
+    let message = run.summary()["tasks"][0]["message"].clone();
+    let message = message.as_str().unwrap();
+    assert!(
+        message.starts_with("1 of 1 trials passed, 3 of 3 have to"),
+        "{message}"
+    );
+    assert!(
+        message.contains("; the batch has spent 7100 of 8000 tokens"),
+        "{message}"
+    );
+}
+
+#[test]
 fn an_infrastructure_error_is_retried_in_an_attempt_of_its_own_and_a_failure_is_not() {
     let (run, calls) = trials(&["broken", "right"], "retries: 2\n", &[]);
     let run = run.exit(0);

@@ -223,12 +223,9 @@ fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
         "{}",
         run.stderr()
     );
-    assert!(
-        run.stderr()
-            .contains("shard 3/4 is missing: its tasks were"),
-        "{}",
-        run.stderr()
-    );
+    let told = "incomplete: shard 3/4 is missing: its tasks were";
+    assert!(run.stdout().contains(told), "{}", run.stdout());
+    assert!(!run.stderr().contains("shard 3/4"), "{}", run.stderr());
     let junit = run.read("merged/junit.xml");
     assert!(junit.contains("type=\"merge_incomplete\""), "{junit}");
     assert!(junit.contains("shard 3/4 is missing"), "{junit}");
@@ -263,9 +260,9 @@ fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
         "`shard-5` is of another plan",
         "`shard-6` is no run directory",
     ] {
-        assert!(run.stderr().contains(fault), "{fault}: {}", run.stderr());
+        assert!(run.stdout().contains(fault), "{fault}: {}", run.stdout());
     }
-    assert!(!run.stderr().contains("is missing"), "{}", run.stderr());
+    assert!(!run.stdout().contains("is missing"), "{}", run.stdout());
     assert_eq!(outcomes(&json(&run, "merged/summary.json")).len(), 8);
 }
 
@@ -310,12 +307,9 @@ fn a_shard_that_was_killed_makes_the_merge_incomplete_and_can_go_on() {
         .call(&["report", "shard-*", "--out", "merged"])
         .exit(3);
     let told = format!("shard {slow}/4 (`{out}`) did not come to its end");
-    assert!(run.stderr().contains(&told), "{}", run.stderr());
-    assert!(
-        run.stderr().contains("not finished: `slow`"),
-        "{}",
-        run.stderr()
-    );
+    assert!(run.stdout().contains(&told), "{}", run.stdout());
+    let told = "not finished: `slow`";
+    assert!(run.stdout().contains(told), "{}", run.stdout());
     fs::remove_file(&gate).unwrap();
     let sandbox = sandbox.file("apart/gate", "open\n");
     let resumed = sandbox.call(&[TASKS, "--resume", &out]);

@@ -173,10 +173,17 @@ impl TaskSummary {
             Standing::Open => match self.attempt_outcome {
                 Outcome::Cancelled => Outcome::Cancelled,
                 Outcome::Unfinished => Outcome::Unfinished,
+                Outcome::NotRun => Outcome::NotRun,
                 _ if all.not_run.is_some() || run == 0 => Outcome::NotRun,
                 _ => Outcome::Unfinished,
             },
         };
+        if run == 0 && self.outcome == Outcome::NotRun {
+            // Nothing that a line could count.
+            let reason = all.not_run.as_ref().unwrap_or(&self.attempt_message);
+            self.message = reason.clone();
+            return;
+        }
         let mut message = all.line(self.trials);
         let more = match (&all.not_run, self.outcome.verdict()) {
             (Some(reason), Verdict::Skipped | Verdict::Errored) => reason.as_str(),
