@@ -73,8 +73,8 @@ pub(super) fn top(summary: &Summary) -> Markup {
                 @if let Some(at) = when(summary.plan.started_at) { " · " (at) }
             }
             h1 { (verdict_line(summary)) }
-            @if let Some(reason) = gate::reason(summary) { p.about { (sentence(&reason)) } }
             (sums(summary, &totals))
+            @if let Some(reason) = gate::reason(summary) { p.about { (sentence(&reason)) } }
             @if let Some(baseline) = &summary.baseline { (self::baseline(summary, baseline)) }
         }
         (notices(summary))

@@ -256,6 +256,10 @@ fn properties(summary: &Summary, tasks: &[&TaskSummary]) -> Vec<(&'static str, S
         ("tokens", usage.total().to_string()),
         ("cost_usd", content::dollars(cost)),
     ];
+    let shard = summary.plan.shard.as_ref();
+    list.extend(shard.map(|shard| ("shard", shard.to_string())));
+    let commit = summary.plan.config_commit.clone();
+    list.extend(commit.map(|commit| ("config_commit", commit)));
     list.extend(gate::reason(summary).map(|reason| ("exit_reason", reason)));
     list.into_iter()
         .map(|(name, value)| (name, xml::attribute(&value, ATTRIBUTE)))
