@@ -254,14 +254,17 @@ pub(super) struct ExplainArgs {
     #[command(flatten)]
     pub(super) tasks: TaskArgs,
     /// The tool of the call
-    #[arg(long, value_name = "NAME", required_unless_present = "cases")]
+    #[arg(long, value_name = "NAME")]
     pub(super) tool: Option<String>,
-    /// The input of the call, a JSON object
-    #[arg(long, value_name = "JSON", required_unless_present = "cases")]
+    /// The input of the call, a JSON object, as in `{"command": "cargo test"}`
+    #[arg(long, value_name = "JSON")]
     pub(super) input: Option<String>,
     /// Answer every case of a file instead (JSON lines, each with its own mode and rules; `-`: standard input), and compare with what it expects
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(super) cases: Option<PathBuf>,
+    /// `text` for a person, `json` for programs, one line per task [default: text on a terminal, json elsewhere]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<ShowFormat>,
 }
 
 /// Report.

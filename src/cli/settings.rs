@@ -24,6 +24,8 @@ pub(super) struct Settings {
     pub(super) temp: PathBuf,
     /// Whether stderr is a terminal.
     pub(super) terminal: bool,
+    /// Whether stdout is a terminal.
+    pub(super) stdout_terminal: bool,
 }
 
 /// The variable that holds the key of the Messages API.
@@ -58,6 +60,7 @@ impl Settings {
             program: program()?,
             temp: std::env::temp_dir(),
             terminal: io::stderr().is_terminal(),
+            stdout_terminal: io::stdout().is_terminal(),
         })
     }
 

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use bash::guarded::guarded_options;
+pub use bash::simple_commands;
 #[cfg(test)]
 pub(crate) use decide::permit_for_test;
 pub use decide::{Permit, decide, queries};

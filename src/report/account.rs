@@ -122,9 +122,7 @@ fn name(task: &TaskSummary) -> String {
 #[must_use]
 pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     // What a denial says is told once, with the denial.
-    let is_quoted =
-        |denial: &Denial| !denial.reason.is_empty() && task.message.contains(&denial.reason);
-    let message = if task.denials.items.iter().any(is_quoted) {
+    let message = if is_told_by_denial(task) {
         let calls = text::plural(task.denials.total, "call");
         format!("{calls} not allowed")
     } else {
@@ -319,13 +317,24 @@ fn more(lines: &mut Vec<String>, total: u64, word: &str) {
     }
 }
 
+/// Whether what is said of a task is what one of its denials says, so that it need not be told twice.
+#[must_use]
+pub fn is_told_by_denial(task: &TaskSummary) -> bool {
+    let mut denials = task.denials.items.iter();
+    denials.any(|denial| !denial.reason.is_empty() && task.message.contains(&denial.reason))
+}
+
+/// Why a call was denied, without the rule that would do, which has a line of its own.
+#[must_use]
+pub fn short_reason(denial: &Denial) -> &str {
+    let rule = denial.suggestion.as_ref();
+    rule.and_then(|rule| denial.reason.strip_suffix(&format!("; `{rule}` would")))
+        .unwrap_or(&denial.reason)
+}
+
 /// The denial, why, and the rule that would have allowed it.
 fn denial_lines(denial: &Denial) -> Vec<String> {
-    // The rule that would do has a line of its own.
-    let reason = match &denial.suggestion {
-        Some(rule) => denial.reason.trim_end_matches(&format!("; `{rule}` would")),
-        None => &denial.reason,
-    };
+    let reason = short_reason(denial);
     let mut lines = vec![format!(
         "denied in step {}: {} `{}`: {}",
         denial.step,

@@ -224,6 +224,18 @@ impl HookEventName {
         }
     }
 
+    /// The event of this runner that comes nearest to one that never happens here.
+    pub(super) fn instead(self) -> Option<HookEvent> {
+        match self {
+            Self::PermissionRequest => Some(HookEvent::PreToolUse),
+            Self::PostToolBatch => Some(HookEvent::PostToolUse),
+            Self::SubagentStop | Self::TaskCompleted => Some(HookEvent::Stop),
+            Self::StopFailure => Some(HookEvent::SessionEnd),
+            Self::UserPromptSubmit => Some(HookEvent::SessionStart),
+            _ => None,
+        }
+    }
+
     /// When it happens, for the schema.
     fn meaning(self) -> &'static str {
         match self.event() {
@@ -235,7 +247,7 @@ impl HookEventName {
             Some(HookEvent::Stop) => "When the model wants to end a turn: may make it go on.",
             Some(HookEvent::SessionStart) => "Before the first model call.",
             Some(HookEvent::SessionEnd) => "After the last model call.",
-            None => "Accepted with a warning: never happens in this runner.",
+            None => "An error: never happens in this runner.",
         }
     }
 }

@@ -136,6 +136,86 @@ permissions:
     );
 }
 
+fn explained(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let sandbox = Sandbox::new()
+        .script("- text: done\n")
+        .task("tools: [Read, Bash]\npermissions:\n  allow: [\"Bash(cargo test:*)\"]\n");
+    let run = sandbox.call(&[&["explain", "tasks/task.yaml"], arguments].concat());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        run.output.status.code(),
+        text(&run.output.stdout),
+        text(&run.output.stderr),
+    )
+}
+
+#[test]
+fn a_tool_that_the_task_does_not_offer_is_denied() {
+    let input = r#"{"file_path": "a", "content": "x"}"#;
+    let (exit, stdout, _) = explained(&["--tool", "Write", "--input", input]);
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(exit, Some(1), "{stdout}");
+    assert_eq!(answer["decision"], "deny");
+    assert_eq!(answer["class"], "not_offered");
+    assert_eq!(answer["offered"], false);
+}
+
+#[test]
+fn each_command_of_a_line_is_answered_alone() {
+    let input = r#"{"command": "cargo test && cargo build | sort"}"#;
+    let (exit, stdout, _) = explained(&["--tool", "Bash", "--input", input]);
+    assert_eq!(exit, Some(1));
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let parts: Vec<(&str, &str, &str)> = answer["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| {
+            let text = |key: &str| part[key].as_str().unwrap_or_default();
+            (text("command"), text("decision"), text("suggestion"))
+        })
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("cargo test", "allow", ""),
+            ("cargo build", "deny", "Bash(cargo build)"),
+            ("sort", "deny", "Bash(sort)"),
+        ]
+    );
+    let (_, text, _) = explained(&["--tool", "Bash", "--input", input, "--format", "text"]);
+    for told in [
+        "task: deny (default)",
+        "allow    cargo test  by Bash(cargo test:*)",
+        "deny     sort  Bash(sort) would allow it",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
+fn a_question_that_is_none_is_told_with_the_right_one() {
+    for (arguments, told) in [
+        (
+            &["--tool", "bash", "--input", "{}"][..],
+            "did you mean `Bash`?",
+        ),
+        (&["--tool", "Shell", "--input", "{}"], "the tools are Read"),
+        (
+            &["--tool", "Bash", "--input", "ls"],
+            "expected an object, as in",
+        ),
+        (&["--tool", "Bash"], "or `--cases FILE`"),
+    ] {
+        let (exit, _, stderr) = explained(arguments);
+        assert_eq!(exit, Some(2), "{stderr}");
+        assert!(stderr.contains(told), "{told}: {stderr}");
+    }
+    let (exit, _, stderr) = explained(&["--tool", "Bash", "--input", "{}"]);
+    assert_eq!(exit, Some(2));
+    assert_eq!(stderr.matches("does not fit").count(), 1, "{stderr}");
+}
+
 #[test]
 fn every_rule_that_a_line_needed_counts_as_used() {
     let run = Sandbox::new()

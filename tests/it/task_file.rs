@@ -624,7 +624,7 @@ fn a_missing_project_file_is_the_only_error() {
 
 #[test]
 fn doubtful_rules_matchers_and_events_are_warnings() {
-    let text = "model: anthropic/claude-sonnet-5\nprompt: x\npermissions:\n  allow:\n    - Bash(python *)\n    - Edit(//**)\nhooks:\n  Notification: [{ command: [sh] }]\n  PreToolUse: [{ matcher: bash, command: [sh, ./check.sh] }]\n";
+    let text = "model: anthropic/claude-sonnet-5\nprompt: x\npermissions:\n  allow:\n    - Bash(python *)\n    - Edit(//**)\nhooks:\n  PreToolUse: [{ matcher: bash, command: [sh, ./check.sh] }]\n";
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.yaml");
     fs::write(&path, text).unwrap();
@@ -639,12 +639,56 @@ fn doubtful_rules_matchers_and_events_are_warnings() {
             .iter()
             .all(|warning| warning.severity == Severity::Warning)
     );
-    assert_eq!(
-        loaded.tasks[0].hooks.len(),
-        1,
-        "a hook that never runs is left out"
-    );
     insta::assert_snapshot!(render_all(&loaded.warnings, false));
+}
+
+#[test]
+fn what_has_the_wrong_shape_is_told_with_the_right_one() {
+    let directory = tempfile::tempdir().unwrap();
+    for (keys, told) in [
+        ("workspace: ..\n", "workspace:\n            path: .."),
+        ("tools: Bash\n", "tools:\n            - Bash"),
+        (
+            "checks: [{ command: ls }]\n",
+            "command:\n            run: ls",
+        ),
+        ("checks: [ls]\n", "- command: { run: ls }"),
+        (
+            "hooks: { Stop: [{ command: ./x.sh }] }\n",
+            "command:\n            - ./x.sh",
+        ),
+        (
+            "hooks: { Stop: { command: [sh] } }\n",
+            "Stop:\n            - command:",
+        ),
+        ("limits: { max_steps: '5' }\n", "`max_steps: 5`"),
+        ("limits: { timeout: 5 }\n", "`timeout: 10m`"),
+        ("hooks: { Before: [] }\n", "the events are `PreToolUse`"),
+        ("hooks: { preToolUse: [] }\n", "did you mean `PreToolUse`?"),
+        (
+            "hooks: { PermissionRequest: [{ command: [sh] }] }\n",
+            "write them under `PreToolUse`",
+        ),
+        (
+            "hooks: { Notification: [{ command: [sh] }] }\n",
+            "would never run",
+        ),
+    ] {
+        let path = directory.path().join("t.yaml");
+        fs::write(
+            &path,
+            format!("model: anthropic/claude-sonnet-5\nprompt: x\n{keys}"),
+        )
+        .unwrap();
+        let task = TaskFile {
+            display: "t.yaml".to_owned(),
+            absolute: path,
+        };
+        let errors = load(&[task], None, &options()).unwrap_err();
+        let shown = render_all(&errors, false);
+        assert!(shown.contains(told), "{keys}: {shown}");
+        assert!(shown.contains("--> t.yaml:3:"), "{keys}: {shown}");
+    }
 }
 
 #[test]

@@ -123,6 +123,24 @@ pub(super) fn analyse(line: &str, workspace: &str) -> Result<Analysis, Refusal> 
     Ok(analysis)
 }
 
+/// The simple commands of a line as they could be typed, each alone: without redirections and without assignments. None of
+/// a line that is not analysed as a whole, or whose words are not all literal.
+#[must_use]
+pub fn simple_commands(line: &str) -> Vec<String> {
+    let Ok(analysis) = analyse(line, "/") else {
+        return Vec::new();
+    };
+    if analysis.unknown.is_some() {
+        return Vec::new();
+    }
+    let command = |step: &Step| {
+        let words: Option<Vec<&str>> = step.words.iter().map(Word::literal).collect();
+        Some(super::explain::command(words?.into_iter()))
+    };
+    let commands: Option<Vec<String>> = analysis.steps.iter().map(command).collect();
+    commands.unwrap_or_default()
+}
+
 /// Adds a simple command, and notes what makes its words unknown.
 fn add_step(simple: &Simple, dirs: &[String], bodies: &[String], analysis: &mut Analysis) {
     if let Some(head) = simple.words.first() {

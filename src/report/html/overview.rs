@@ -238,6 +238,7 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
                 a href={ "#" (entry.id) } { (line(&task.name, 120)) }
                 (tags(task))
                 @if let Some(why) = why(task) { p.why { (prose(&why)) } }
+                @if !task.changes.is_empty() { p.why { (text::plural(task.changes.total, "file")) " changed" } }
             }
             (number("steps", task.steps.into(), started.then(|| html! { (task.steps) }), None))
             (number("tokens", task.usage.total(), started.then(|| html! { (text::tokens(task.usage.total())) }), Some(scale.tokens)))

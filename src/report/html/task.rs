@@ -11,7 +11,7 @@ use super::{Entry, Page, diff, step};
 use crate::event::{ChangeKind, CheckResult, RuleRecord, TaskStarted};
 use crate::file;
 use crate::outcome::Verdict;
-use crate::report::account::{bypass_warning, cost};
+use crate::report::account::{self, bypass_warning, cost};
 use crate::report::summary::{
     AttemptRecord, CheckRecord, Compared, Denial, HookRecord, HostRecord, Kept, TaskSummary,
 };
@@ -114,7 +114,7 @@ fn head(task: &TaskSummary, opening: &Opening) -> Markup {
         h2 { (badge(task)) " " span.name { (line(&task.name, 200)) } (tags(task)) }
         @if let Some(description) = description.filter(|text| !text.is_empty()) { p.about { (description) } }
         p.about { @for (index, fact) in about.iter().enumerate() { @if index > 0 { " · " } (fact) } " · " a href="#Tasks" { "All tasks" } }
-        @if task.verdict() != Verdict::Passed { p.lead { (prose(&line(&task.message, 1000))) } }
+        @if task.verdict() != Verdict::Passed && !account::is_told_by_denial(task) { p.lead { (prose(&line(&task.message, 1000))) } }
     }
 }
 
@@ -178,7 +178,7 @@ fn denials(denials: &Kept<Denial>, id: &str) -> Markup {
                 a href={ "#" (id) "/" (denial.step) } { "step " (denial.step) }
                 @if denial.expected { " " span.state.passed { "expected" } }
             }
-            p { (prose(&line(&denial.reason, 1000))) }
+            p { (prose(&line(account::short_reason(denial), 1000))) }
             @if let Some(rule) = &denial.rule { p { "Decided by " code { (line(rule, 400)) } } }
             @if let Some(suggestion) = &denial.suggestion {
                 p { "Smallest rule that allows it: " code { (line(suggestion, 400)) } }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::super::diagnostic::quoted;
+use super::super::diagnostic::{one_line, quoted};
 use super::super::suggest::{nearest, one_of};
 use super::super::tree::{Half, Path, Problem, Step, Tree};
 use super::Trail;
@@ -52,14 +52,25 @@ impl Error {
             Kind::UnknownWord(word, allowed) if self.half == Half::Key => {
                 unknown_key(&path, &word, allowed)
             }
-            Kind::UnknownWord(word, allowed) => (
-                format!("expected {}, found {}", one_of(allowed), quoted(&word)),
-                nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?")),
-            ),
+            Kind::UnknownWord(word, allowed) => {
+                let is_check = matches!(path.0.as_slice(), [.., Step::Key(key), Step::Index(_)] if key == "checks");
+                let meant = nearest(&word, allowed).map(|meant| format!("did you mean `{meant}`?"));
+                let hint = meant.or_else(|| {
+                    is_check.then(|| {
+                        format!(
+                            "write\nchecks:\n  - command: {{ run: {} }}",
+                            yaml_word(&word)
+                        )
+                    })
+                });
+                let message = format!("expected {}, found {}", one_of(allowed), quoted(&word));
+                (message, hint)
+            }
             Kind::Missing(name) => (format!("the key `{name}` is missing here"), None),
             Kind::FollowUp => ("nothing is left here".to_owned(), None),
             Kind::Other(message) => {
-                let hint = hint_for(tree.get(&path), &message);
+                let found = tree.get(&path);
+                let hint = hint_for(found, &message).or_else(|| example(&path, found?, &message));
                 (message, hint)
             }
         };
@@ -116,6 +127,16 @@ const DEEPER: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// The events that happen, of all whose names are known.
+const EVENTS: [&str; 6] = [
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "Stop",
+    "SessionStart",
+    "SessionEnd",
+];
+
 fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<String>) {
     let parent = match path.0.as_slice() {
         [.., Step::Key(parent), _] => parent,
@@ -134,6 +155,14 @@ fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<Stri
     let hint = elsewhere
         .or_else(|| nearest(key, allowed).map(|meant| format!("did you mean `{meant}`?")))
         .or_else(deeper)
+        .or_else(|| {
+            (parent == "hooks").then(|| {
+                format!(
+                    "the events are {}",
+                    one_of(&EVENTS).replace(" or ", " and ")
+                )
+            })
+        })
         .unwrap_or_else(|| {
             format!(
                 "the keys here are {}",
@@ -141,6 +170,104 @@ fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<Stri
             )
         });
     (format!("unknown key {}", quoted(key)), Some(hint))
+}
+
+/// How a map or a list is written, by its key. `{}` stands for the text that was found in its place.
+const EXAMPLES: [(&str, &str); 34] = [
+    ("all", "all:\n  - command: { run: cargo test }"),
+    ("any", "any:\n  - command: { run: cargo test }"),
+    ("calls", "calls:\n  required: [Edit]"),
+    ("changed", "changed:\n  only: [\"src/**\"]"),
+    ("checks", "checks:\n  - command: { run: cargo test }"),
+    ("command", "command:\n  run: {}"),
+    ("cost", "cost:\n  at_most: 0.50"),
+    ("defaults", "defaults:\n  model: anthropic/claude-sonnet-5"),
+    ("denials", "denials:\n  at_most: 0"),
+    ("file", "file:\n  path: {}"),
+    ("hooks", "hooks:\n  PreToolUse: [{ command: [./check.sh] }]"),
+    ("json", "json:\n  /version: 1"),
+    ("judge", "judge:\n  rubric: {}"),
+    ("limits", "limits:\n  max_steps: 20"),
+    ("matrix", "matrix:\n  crate: [parser, lexer]"),
+    ("network", "network:\n  hosts: [docs.rs]"),
+    ("not", "not:\n  file: { path: {} }"),
+    ("output", "output:\n  json: { /version: 1 }"),
+    ("output_schema", "output_schema:\n  type: object"),
+    ("permissions", "permissions:\n  mode: default"),
+    ("policy", "policy:\n  modes: [strict, default]"),
+    ("reply", "reply:\n  contains: {}"),
+    ("schema", "schema:\n  type: object"),
+    ("steps", "steps:\n  at_most: 15"),
+    ("time", "time:\n  at_most: 5m"),
+    ("tokens", "tokens:\n  at_most: 100000"),
+    ("trials", "trials:\n  count: 5"),
+    ("workspace", "workspace:\n  path: {}"),
+    ("yaml", "yaml:\n  /version: 1"),
+    ("PreToolUse", "PreToolUse:\n  - command: [./check.sh]"),
+    ("PostToolUse", "PostToolUse:\n  - command: [./check.sh]"),
+    ("Stop", "Stop:\n  - command: [./check.sh]"),
+    ("SessionStart", "SessionStart:\n  - command: [./check.sh]"),
+    ("SessionEnd", "SessionEnd:\n  - command: [./check.sh]"),
+];
+
+/// The right form of what has the wrong one, as two lines of a task file.
+fn example(path: &Path, found: &Tree, message: &str) -> Option<String> {
+    let (key, in_list) = match path.0.as_slice() {
+        [.., Step::Key(key)] => (key.as_str(), false),
+        [.., Step::Key(key), Step::Index(_)] => (key.as_str(), true),
+        _ => return None,
+    };
+    let text = match found {
+        Tree::Text(text) => Some(yaml_word(text)),
+        _ => None,
+    };
+    let wants_list = message.starts_with("expected a list");
+    let lines = if wants_list
+        && !in_list
+        && let Some(text) = &text
+    {
+        format!("{key}:\n  - {text}")
+    } else if message.starts_with("expected text") && matches!(found, Tree::Map(_)) {
+        return Some("put the text in quotes if it holds `: ` or begins with `{`".to_owned());
+    } else if message.starts_with("expected text") && matches!(found, Tree::List(_)) && !in_list {
+        format!("{key}: |\n  the text")
+    } else if message.starts_with("expected a span of time") && !in_list {
+        return Some(format!("write a unit, as in `{key}: 90s` or `{key}: 10m`"));
+    } else if message.starts_with("expected a whole number")
+        || message.starts_with("expected a number")
+    {
+        return text.and_then(|text| {
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            (!digits.is_empty())
+                .then(|| format!("write the digits alone, without quotes: `{key}: {digits}`"))
+        });
+    } else if message.starts_with("expected a map") || wants_list {
+        // A hook's command is a list, that of a check a map.
+        let known = EXAMPLES
+            .iter()
+            .filter(|_| !in_list)
+            .find(|(name, _)| *name == key);
+        match known {
+            Some((_, lines)) => lines.replace("{}", text.as_deref().unwrap_or("..")),
+            None if wants_list => format!("{key}:\n  - .."),
+            None if in_list => format!("{key}:\n  - key: value"),
+            None => format!("{key}:\n  key: value"),
+        }
+    } else {
+        return None;
+    };
+    Some(format!("write\n{lines}"))
+}
+
+/// A text as YAML takes it for one; cut short, since it is an example.
+fn yaml_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    let word = one_line(text, 40);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', "''"))
+    }
 }
 
 /// What to do about a value of the wrong type.

@@ -39,10 +39,16 @@ pub(super) fn resolve(cx: &Context<'_>, findings: &mut Findings) -> Hooks {
             let at = origin.key(&format!("{name:?}"));
             let event = name.event();
             if event.is_none() {
+                // A hook that guards something and never runs is a hole that looks closed.
                 let message = format!(
-                    "the event `{name:?}` never happens in this runner: its hooks never run"
+                    "the event `{name:?}` never happens in this runner, so its hooks would never run"
                 );
-                findings.warning(&at, Half::Key, message, None);
+                let hint = match name.instead() {
+                    Some(meant) => format!("write them under `{meant:?}`, or remove them"),
+                    None => "remove them".to_owned(),
+                };
+                findings.key_error(&at, message, Some(&hint));
+                continue;
             }
             for (index, hook) in list.iter().enumerate() {
                 let Some(spec) = one(cx, hook, event, &at.index(index), findings) else {
