@@ -37,8 +37,7 @@ impl Attempt<'_> {
         let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = self.prepare(interrupt.token()).await;
-        has_copied();
+        let prepared = self.prepare(interrupt.token(), has_copied).await;
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
