@@ -18,7 +18,7 @@ use crate::policy::Mode;
 use crate::proc;
 use crate::report::run_dir;
 use crate::sandbox;
-use crate::workspace::Workspace;
+use crate::workspace::{Isolation, Workspace};
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -38,7 +38,9 @@ impl Attempt<'_> {
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
         let prepared = self.prepare(interrupt.token()).await;
-        has_copied();
+        if self.task.isolation == Isolation::Copy {
+            has_copied();
+        }
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
