@@ -330,7 +330,7 @@ pub(super) struct ExportArgs {
 pub(super) enum ShowFormat {
     /// For a person
     Text,
-    /// The events as they are stored, one a line
+    /// For programs, one object a line
     Json,
 }
 
