@@ -19,8 +19,13 @@ use crate::tool::{Registry, StructuredOutput, builtin};
 use crate::workspace::{Isolation, Workspace};
 
 impl Attempt<'_> {
-    /// Makes the attempt's own directories and its workspace.
-    pub(super) async fn prepare(&self, cancel: &CancellationToken) -> io::Result<Workspace> {
+    /// Makes the attempt's own directories and its workspace; of a copy, tells when it is made. Where none is made the attempt
+    /// ends, which tells the same.
+    pub(super) async fn prepare(
+        &self,
+        cancel: &CancellationToken,
+        has_copied: impl FnOnce(),
+    ) -> io::Result<Workspace> {
         for dir in [
             self.output_dir(),
             self.scratch.join("home"),
@@ -38,7 +43,11 @@ impl Attempt<'_> {
             Isolation::Worktree => setup.check_out(&self.git()?.until(cancel)).await?,
             Isolation::None | Isolation::Copy => None,
         };
-        block_in_place(|| Workspace::new(&setup, checkout))
+        let workspace = block_in_place(|| Workspace::new(&setup, checkout))?;
+        if self.task.isolation == Isolation::Copy {
+            has_copied();
+        }
+        Ok(workspace)
     }
 
     pub(super) fn environment(&self) -> BTreeMap<String, String> {

@@ -18,7 +18,7 @@ use crate::policy::Mode;
 use crate::proc;
 use crate::report::run_dir;
 use crate::sandbox;
-use crate::workspace::{Isolation, Workspace};
+use crate::workspace::Workspace;
 
 /// Most bytes of a tool result in the conversation.
 const OUTPUT_LIMIT: usize = 30_000;
@@ -37,10 +37,7 @@ impl Attempt<'_> {
         let mut environment = self.environment();
         let registry = self.registry().map_err(io::Error::other)?;
         let system = system_prompt(self.task.mode, &registry.names(), &self.task.system);
-        let prepared = self.prepare(interrupt.token()).await;
-        if self.task.isolation == Isolation::Copy {
-            has_copied();
-        }
+        let prepared = self.prepare(interrupt.token(), has_copied).await;
         let root = prepared
             .as_ref()
             .map_or(&*self.task.workspace, Workspace::root);
