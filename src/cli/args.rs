@@ -168,9 +168,9 @@ pub(super) struct RunArgs {
     /// Keep copies of workspaces after the run
     #[arg(help_heading = "Plan", long)]
     pub(super) keep_workspaces: bool,
-    /// Live progress on stderr: `auto` draws on a terminal and writes lines elsewhere, `never` is silent until the account
-    #[arg(help_heading = "Reports", long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
-    pub(super) progress: When,
+    /// Live progress on stderr: `auto` draws on a terminal and writes `tasks` elsewhere, `never` is silent until the account
+    #[arg(help_heading = "Reports", long, value_enum, default_value_t = ProgressArg::Auto, value_name = "WHEN")]
+    pub(super) progress: ProgressArg,
     /// Step summary, outputs and annotations for GitHub Actions
     #[arg(help_heading = "Reports", long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(super) github: When,
@@ -330,7 +330,7 @@ pub(super) struct ExportArgs {
 pub(super) enum ShowFormat {
     /// For a person
     Text,
-    /// The events as they are stored, one a line
+    /// For programs, one object a line
     Json,
 }
 
@@ -401,6 +401,21 @@ pub(super) enum When {
     /// Always
     Always,
     /// Never
+    Never,
+}
+
+/// What is seen of a run while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ProgressArg {
+    /// Drawn on a terminal, `tasks` elsewhere
+    Auto,
+    /// Drawn
+    Always,
+    /// A line when a task starts, one when it ends, and what goes wrong in between
+    Tasks,
+    /// A line for each step and check too
+    Steps,
+    /// Nothing
     Never,
 }
 

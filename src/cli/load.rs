@@ -17,10 +17,12 @@ use crate::file;
 use crate::model::anthropic::{self, Anthropic};
 use crate::model::gate::Gate;
 use crate::model::http::{self, Connection};
-use crate::model::scripted::{Script, Scripted};
+use crate::model::scripted::{Script, ScriptError, Scripted};
 use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::outcome::Exit;
-use crate::task::{self, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Task, TaskFile};
+use crate::task::{
+    self, Diagnostic, LoadOptions, Loaded, ModelRef, Overrides, PROJECT_FILE, Place, Task, TaskFile,
+};
 use crate::text;
 
 /// The variable that names another address of it.
@@ -28,6 +30,9 @@ const BASE_URL: &str = "ANTHROPIC_BASE_URL";
 
 /// How many tasks and tags are named in one sentence.
 const NAMED: usize = 20;
+
+/// The largest script whose lines are shown, in bytes.
+const LARGEST_SCRIPT: u64 = 4 * 1024 * 1024;
 
 /// The largest file of extra root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 * 1024 * 1024;
@@ -63,7 +68,7 @@ pub(super) fn load(
                     .to_owned()
                     + "\n"));
             }
-            read_scripts(&loaded.tasks)?;
+            read_scripts(&loaded.tasks, base)?;
             match &args.filter {
                 Some(filter) => chosen(loaded, filter),
                 None => Ok(loaded),
@@ -71,15 +76,18 @@ pub(super) fn load(
         }
         Err(diagnostics) => {
             say(&(task::render_all(&diagnostics, false).trim_end().to_owned() + "\n"));
-            let files: BTreeSet<&str> = diagnostics.iter().map(|one| one.file.as_str()).collect();
+            let files = diagnostics.iter().map(|one| one.file.as_str());
+            // What was typed is in no file.
+            let files: BTreeSet<&str> = files.filter(|file| !file.is_empty()).collect();
             let count = |count: usize, word| text::plural(count as u64, word);
-            let (errors, files) = (
-                count(diagnostics.len(), "error"),
-                count(files.len(), "file"),
-            );
+            let errors = count(diagnostics.len(), "error");
+            let place = match files.len() {
+                0 => String::new(),
+                files => format!(" in {}", count(files, "file")),
+            };
             Err(fail(
                 Exit::Usage,
-                &format!("{errors} in {files}; no model was called"),
+                &format!("{errors}{place}; no model was called"),
             ))
         }
     }
@@ -133,7 +141,7 @@ fn chosen(mut loaded: Loaded, filter: &str) -> Result<Loaded, Exit> {
 }
 
 /// A scripted model's file is part of what can be wrong before a run. All broken ones are said at once.
-fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
+fn read_scripts(tasks: &[Task], base: &Path) -> Result<(), Exit> {
     let mut result = Ok(());
     let mut whole = HashSet::new();
     for task in tasks {
@@ -149,12 +157,44 @@ fn read_scripts(tasks: &[Task]) -> Result<(), Exit> {
                     whole.insert(path);
                 }
                 Err(error) => {
-                    result = Err(fail(Exit::Usage, &format!("{}: {error}", task.file)));
+                    whole.insert(path);
+                    say(&(script_error(path, base, error).render(false) + "\n"));
+                    let message = format!(
+                        "the script of the task in `{}` cannot be used; no model was called",
+                        task.file
+                    );
+                    result = Err(fail(Exit::Usage, &message));
                 }
             }
         }
     }
     result
+}
+
+/// The error of a script at its line, named as a person would name the file.
+fn script_error(path: &Path, base: &Path, error: ScriptError) -> Diagnostic {
+    let shown = path.strip_prefix(base).unwrap_or(path).display();
+    let diagnostic = Diagnostic::error(&shown.to_string(), error.message);
+    let Some((line, column)) = error.place else {
+        return diagnostic;
+    };
+    let Ok(text) = file::read_text(path, LARGEST_SCRIPT) else {
+        return diagnostic;
+    };
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(line.saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let rest = text[before..].lines().next().unwrap_or_default();
+    let within: usize = rest
+        .chars()
+        .take(column.saturating_sub(1))
+        .map(char::len_utf8)
+        .sum();
+    let end = rest[within..].chars().next().map_or(0, char::len_utf8);
+    let start = before + within;
+    diagnostic.at(Some(Place::new(text.into(), start..start + end)))
 }
 
 /// The project's file: the one that was named, or the one in the directory where the run was started. Nothing else in a
@@ -216,6 +256,14 @@ fn expand(arguments: &[String], base: &Path) -> Result<Vec<TaskFile>, String> {
             ));
         }
         for display in found {
+            let extension = display.extension().and_then(|extension| extension.to_str());
+            let is_other = extension.is_some_and(|one| !["yaml", "yml", "json"].contains(&one));
+            if is_other && base.join(&display).is_file() {
+                return Err(format!(
+                    "`{}` is no task file: expected YAML (`*.yaml`, `*.yml`)",
+                    text::visible_line(&display.display().to_string())
+                ));
+            }
             let file = TaskFile {
                 absolute: base.join(&display),
                 display: text::visible_line(&display.display().to_string()),

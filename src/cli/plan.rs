@@ -229,12 +229,12 @@ fn told(plan: &RunPlan) -> String {
 
 /// One line for each task; with shards, the shard that runs it comes first.
 fn table(plan: &RunPlan) -> String {
-    let widest = plan
-        .tasks
-        .iter()
-        .map(|task| task.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = |of: fn(&PlannedTask) -> &str| {
+        let all = plan.tasks.iter().map(|task| of(task).chars().count());
+        all.max().unwrap_or(0)
+    };
+    let widest = width(|task| &task.name);
+    let models = width(|task| &task.model);
     let mut out = String::new();
     for (place, task) in plan.tasks.iter().enumerate() {
         if let Some(shard) = &plan.shard {
@@ -244,7 +244,7 @@ fn table(plan: &RunPlan) -> String {
         }
         let _ = write!(
             out,
-            "{:widest$}  {}  {}:{}",
+            "{:widest$}  {:models$}  {}:{}",
             task.name, task.model, task.file, task.line
         );
         if !task.tags.is_empty() {

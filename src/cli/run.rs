@@ -10,7 +10,7 @@ use crate::agent::Shutdown;
 use crate::batch::plan::resume;
 use crate::batch::{self, Batch, Job, Journal, Pinned, Rules, Scratch};
 use crate::budget::Purse;
-use crate::cli::args::{RunArgs, When};
+use crate::cli::args::{ProgressArg, RunArgs};
 use crate::cli::claim::{self, Claimed, Refusal, claim};
 use crate::cli::configuration::{Configuration, Files};
 use crate::cli::plan::{self, Dealing};
@@ -22,7 +22,7 @@ use crate::model::gate::Gate;
 use crate::outcome::{Exit, Stop};
 use crate::proc::Launcher;
 use crate::report::baseline::{Snapshot, compare};
-use crate::report::console::Console;
+use crate::report::console::{Console, Detail};
 use crate::report::progress::{Colour, Progress};
 use crate::report::{Forms, RunPlan, Summary, account, files, seal};
 use crate::sandbox::{self, Superuser};
@@ -348,9 +348,12 @@ fn batch(
     let redactor = redactor(settings);
     if redactor.refused() > 0 {
         let count = crate::text::plural(redactor.refused() as u64, "secret");
+        let names = settings.short_secrets();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         say(&format!(
-            "warning: {count} of the environment, shorter than {} bytes, cannot be told from other text and will not be redacted",
-            crate::redact::SHORTEST
+            "warning: {count} of the environment, shorter than {} bytes, cannot be told from other text and will not be redacted: {}",
+            crate::redact::SHORTEST,
+            crate::text::some(&names, 20)
         ));
     }
     let clock = Clock::system();
@@ -491,9 +494,13 @@ enum Screen {
 
 impl Screen {
     fn new(args: &RunArgs, settings: &Settings, tasks: usize) -> Self {
-        if args.progress == When::Never {
-            Self::Nothing
-        } else if settings.draws_progress(args.progress) {
+        let draws = match args.progress {
+            ProgressArg::Never => return Self::Nothing,
+            ProgressArg::Auto => settings.draws_progress(),
+            ProgressArg::Always => true,
+            ProgressArg::Tasks | ProgressArg::Steps => false,
+        };
+        if draws {
             let colour = if settings.variable("NO_COLOR").is_some() {
                 Colour::Off
             } else {
@@ -501,7 +508,13 @@ impl Screen {
             };
             Self::Drawn(Arc::new(Mutex::new(Progress::new(tasks as u64, colour))))
         } else {
-            Self::Lines(Arc::new(Mutex::new(Console::new(io::stderr()))))
+            let detail = if args.progress == ProgressArg::Steps {
+                Detail::Steps
+            } else {
+                Detail::Tasks
+            };
+            let console = Console::new(io::stderr()).with_detail(detail);
+            Self::Lines(Arc::new(Mutex::new(console)))
         }
     }
 

@@ -8,7 +8,7 @@ use crate::cli::args::{FormArgs, When};
 use crate::cli::environment;
 use crate::file;
 use crate::proc::Launcher;
-use crate::redact::Secret;
+use crate::redact::{Redactor, Secret};
 use crate::report::Forms;
 use crate::workspace::Git;
 
@@ -113,6 +113,16 @@ impl Settings {
             .collect()
     }
 
+    /// The names of those that are too short to be removed from what is stored.
+    pub(super) fn short_secrets(&self) -> Vec<String> {
+        let variables = self.environment.iter();
+        let secrets = variables.filter(|(name, _)| environment::is_secret(name));
+        secrets
+            .filter(|(_, value)| Redactor::new(&[Secret::new((*value).clone())]).refused() > 0)
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
     /// Files that are closed to every task: the CI runner's command files, and the one with our key.
     pub(super) fn closed_files(&self) -> Vec<PathBuf> {
         let key = self.file(KEY_FILE).map(|path| self.base.join(path));
@@ -148,8 +158,8 @@ impl Settings {
     }
 
     /// Whether to draw live progress instead of lines.
-    pub(super) fn draws_progress(&self, when: When) -> bool {
-        decide(when, self.terminal && self.variable("CI").is_none())
+    pub(super) fn draws_progress(&self) -> bool {
+        self.terminal && self.variable("CI").is_none()
     }
 }
 

@@ -19,10 +19,20 @@ use crate::usage::{Usage, Usd};
 /// How many tools of a step are named.
 const NAMED: usize = 6;
 
+/// How much is worth a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The start and the end of a task, and what goes wrong in between.
+    Tasks,
+    /// Each step, check and note too.
+    Steps,
+}
+
 /// Writes lines as events come.
 #[derive(Debug)]
 pub struct Console<W> {
     out: W,
+    detail: Detail,
     spent: HashMap<String, Spent>,
 }
 
@@ -39,8 +49,16 @@ impl<W: Write> Console<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
+            detail: Detail::Steps,
             spent: HashMap::new(),
         }
+    }
+
+    /// The same with more or fewer lines.
+    #[must_use]
+    pub fn with_detail(mut self, detail: Detail) -> Self {
+        self.detail = detail;
+        self
     }
 
     /// What was written to.
@@ -87,6 +105,9 @@ impl<W: Write> Console<W> {
                 cost: replied.total_cost,
             },
         );
+        if self.detail == Detail::Tasks {
+            return Ok(());
+        }
         let calls = replied.message.tool_calls();
         let mut names: Vec<String> = calls
             .iter()
@@ -191,7 +212,9 @@ impl<W: Write + Send> Sink for Console<W> {
                 );
                 self.say(event, &line)
             }
-            Kind::CheckFinished(check) => {
+            Kind::CheckFinished(check)
+                if self.detail == Detail::Steps || check.result != CheckResult::Passed =>
+            {
                 let did = match check.result {
                     CheckResult::Passed => "passed",
                     CheckResult::Failed => "failed",
@@ -220,10 +243,12 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::duration(Duration::from_millis(*wait_ms)),
                 ),
             ),
-            Kind::NoteAppended { origin, .. } => {
+            Kind::NoteAppended { origin, .. } if self.detail == Detail::Steps => {
                 self.say(event, &format!("told the model: {origin}"))
             }
-            Kind::PromptAppended { .. }
+            Kind::CheckFinished(_)
+            | Kind::NoteAppended { .. }
+            | Kind::PromptAppended { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)

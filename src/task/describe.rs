@@ -190,12 +190,12 @@ fn limits(task: &Task) -> String {
     if let Some(total) = limits.max_total_steps {
         parts.push(format!("{total} steps in all"));
     }
-    parts.push(format!("{} tokens", limits.max_tokens));
-    parts.push(format!("{} a reply", limits.max_output_tokens));
+    parts.push(format!("{} tokens in all", limits.max_tokens));
+    parts.push(format!("{} tokens a reply", limits.max_output_tokens));
     if let Some(cost) = limits.max_cost {
-        parts.push(cost.to_string());
+        parts.push(format!("{cost} in all"));
     }
-    parts.push(TimeSpan(limits.timeout).to_string());
+    parts.push(format!("{} of work", TimeSpan(limits.timeout)));
     parts.push(format!("{} a tool call", TimeSpan(limits.tool_timeout)));
     parts.join(", ")
 }

@@ -217,6 +217,74 @@ fn a_question_that_is_none_is_told_with_the_right_one() {
 }
 
 #[test]
+fn what_was_typed_and_what_a_script_holds_is_told_where_it_is() {
+    let sandbox = Sandbox::new()
+        .file("README.md", "# no task\n")
+        .task("tools: [Read]\n")
+        .script("- text: done\n- txt: once more\n");
+    let run = sandbox.call(&["check", "README.md"]);
+    assert_eq!(run.output.status.code(), Some(2));
+    assert!(
+        run.stderr().contains("`README.md` is no task file"),
+        "{}",
+        run.stderr()
+    );
+    let run = sandbox.call(&["check", "tasks/task.yaml", "--model", "foo"]);
+    assert!(
+        run.stderr().contains("1 error; no model was called"),
+        "{}",
+        run.stderr()
+    );
+    let run = sandbox.call(&["check", "tasks/task.yaml"]);
+    assert_eq!(run.output.status.code(), Some(2));
+    for told in [
+        "--> tasks/script.yaml:2:3",
+        "2 | - txt: once more",
+        "no model was called",
+    ] {
+        assert!(run.stderr().contains(told), "{told}: {}", run.stderr());
+    }
+    let top = sandbox.path().to_string_lossy().into_owned();
+    assert!(!run.stderr().contains(&top), "{}", run.stderr());
+}
+
+#[test]
+fn the_log_of_a_job_has_a_line_at_the_start_and_one_at_the_end_of_a_task() {
+    let script = "- tool_calls: [{ name: Read, input: { file_path: a } }]\n- text: done\n";
+    let sandbox = Sandbox::new()
+        .file("repo/a", "text")
+        .task("checks: [{ reply: { contains: done } }]\n")
+        .script(script);
+    let lines = |progress: &[&str]| {
+        let run = sandbox
+            .call(&[&["tasks/task.yaml"], progress].concat())
+            .exit(0);
+        let stderr = run.stderr();
+        stderr
+            .lines()
+            .filter(|line| line.starts_with("[task] ") && !line.contains("] warning"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let tasks = lines(&[]);
+    assert_eq!(tasks.len(), 2, "{tasks:?}");
+    assert!(
+        tasks[0].contains("started") && tasks[1].contains("2 steps"),
+        "{tasks:?}"
+    );
+    let steps = lines(&["--progress", "steps"]);
+    assert!(
+        steps.iter().any(|line| line.contains("step 1: Read")),
+        "{steps:?}"
+    );
+    assert!(
+        steps.iter().any(|line| line.contains("check reply passed")),
+        "{steps:?}"
+    );
+    assert_eq!(lines(&["--progress", "never"]), Vec::<String>::new());
+}
+
+#[test]
 fn every_rule_that_a_line_needed_counts_as_used() {
     let run = Sandbox::new()
         .script(
