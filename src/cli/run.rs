@@ -35,6 +35,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long what was cut may take to write its last event when a further signal says that nobody waits any more.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How often a look is taken whether the log shows that the run lives: CI systems that end a silent job wait ten minutes.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+
 /// Runs tasks.
 pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
     // Before the run directory is emptied: it may be the baseline itself.
@@ -108,7 +111,8 @@ pub(super) fn run(args: &RunArgs, settings: &Settings) -> Exit {
             });
         }
     });
-    if let Err(error) = execute(&batch, jobs, limits.grace.unwrap_or(GRACE)) {
+    let beat = screen.heartbeat();
+    if let Err(error) = execute(&batch, jobs, limits.grace.unwrap_or(GRACE), beat) {
         return fail(
             Exit::Infrastructure,
             &format!("the runtime could not be started: {error}"),
@@ -252,10 +256,21 @@ pub(super) fn conclude(
 
 /// Runs the batch. After the first SIGINT, SIGTERM or SIGHUP nothing new begins, and what is under way has `grace` to finish
 /// before it is cut; the second one cuts it at once.
-fn execute(batch: &Arc<Batch>, jobs: Vec<Job>, grace: Duration) -> io::Result<()> {
+fn execute(
+    batch: &Arc<Batch>,
+    jobs: Vec<Job>,
+    grace: Duration,
+    beat: impl Fn() + Send + 'static,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(HEARTBEAT).await;
+            beat();
+        }
+    });
     let listening = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let shutdown = Shutdown::default();
@@ -523,6 +538,21 @@ impl Screen {
             Self::Nothing => None,
             Self::Lines(console) => Some(Arc::clone(console) as SharedSink),
             Self::Drawn(progress) => Some(Arc::clone(progress) as SharedSink),
+        }
+    }
+
+    /// To be called from time to time while tasks run.
+    fn heartbeat(&self) -> impl Fn() + Send + 'static {
+        let console = match self {
+            Self::Lines(console) => Some(Arc::clone(console)),
+            Self::Nothing | Self::Drawn(_) => None,
+        };
+        move || {
+            if let Some(console) = &console {
+                let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
+                // Whoever reads the log is gone, and the run goes on.
+                let _ = console.heartbeat();
+            }
         }
     }
 

@@ -3,20 +3,20 @@
 //! Lines begin with the task's name, where they are of one, hold no escape code, and no runner can take one for a command, whatever a model or tool
 //! said. Every line is written at once, so that lines of parallel tasks do not mix.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use super::account::{bypass_warning, cost, write_line};
+use super::activity::Activity;
 use super::{is_bypass, verdict_word};
 use crate::event::{
     AssistantReplied, CheckResult, Event, HookResult, Kind, Sink, TaskFinished, TaskStarted,
 };
 use crate::outcome::signal_name;
 use crate::text;
-use crate::usage::{Usage, Usd};
 
-/// How many tools of a step are named.
+/// How many tools of a step, and how many running tasks, are named.
 const NAMED: usize = 6;
 
 /// How much is worth a line.
@@ -33,15 +33,10 @@ pub enum Detail {
 pub struct Console<W> {
     out: W,
     detail: Detail,
-    spent: HashMap<String, Spent>,
-}
-
-/// What a running task has used.
-#[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    steps: u32,
-    usage: Usage,
-    cost: Option<Usd>,
+    /// The running tasks, by name.
+    running: BTreeMap<String, Activity>,
+    /// Whether nothing was written since the last look.
+    is_quiet: bool,
 }
 
 impl<W: Write> Console<W> {
@@ -50,7 +45,8 @@ impl<W: Write> Console<W> {
         Self {
             out,
             detail: Detail::Steps,
-            spent: HashMap::new(),
+            running: BTreeMap::new(),
+            is_quiet: false,
         }
     }
 
@@ -64,6 +60,31 @@ impl<W: Write> Console<W> {
     /// What was written to.
     pub fn into_inner(self) -> W {
         self.out
+    }
+
+    /// Says what is running, if nothing was written since the last time that this was asked: a log without a new line looks
+    /// like a program that hangs, and some CI systems end its job.
+    ///
+    /// # Errors
+    /// The line cannot be written.
+    pub fn heartbeat(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_quiet, true) || self.running.is_empty() {
+            return Ok(());
+        }
+        let told = self.running.iter().take(NAMED).map(|(name, activity)| {
+            let name = text::visible_line(&text::head(name, 120));
+            format!("{name} (step {}, {})", activity.step, activity.doing)
+        });
+        let mut told: Vec<String> = told.collect();
+        if self.running.len() > NAMED {
+            told.push(format!("{} more", self.running.len() - NAMED));
+        }
+        self.write(&format!("still running: {}", told.join(", ")))
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        write_line(&mut self.out, line)?;
+        self.out.flush()
     }
 
     fn say(&mut self, event: &Event, line: &str) -> io::Result<()> {
@@ -80,11 +101,12 @@ impl<W: Write> Console<W> {
         } else {
             format!("[{prefix}] {line}")
         };
-        write_line(&mut self.out, &line)?;
-        self.out.flush()
+        self.is_quiet = false;
+        self.write(&line)
     }
 
     fn started(&mut self, event: &Event, started: &TaskStarted) -> io::Result<()> {
+        self.running.insert(event.task.clone(), Activity::new());
         let turns = text::plural(started.turns.into(), "turn");
         self.say(
             event,
@@ -97,14 +119,6 @@ impl<W: Write> Console<W> {
     }
 
     fn replied(&mut self, event: &Event, replied: &AssistantReplied) -> io::Result<()> {
-        self.spent.insert(
-            event.task.clone(),
-            Spent {
-                steps: replied.step,
-                usage: replied.total_usage,
-                cost: replied.total_cost,
-            },
-        );
         if self.detail == Detail::Tasks {
             return Ok(());
         }
@@ -139,7 +153,8 @@ impl<W: Write> Console<W> {
     }
 
     fn finished(&mut self, event: &Event, finished: &TaskFinished) -> io::Result<()> {
-        let spent = self.spent.remove(&event.task).unwrap_or_default();
+        let used = self.running.remove(&event.task);
+        let used = used.unwrap_or_else(Activity::new);
         let row = finished.outcome.row();
         self.say(
             event,
@@ -148,9 +163,9 @@ impl<W: Write> Console<W> {
                 verdict_word(row.verdict),
                 row.name,
                 text::one_line(&finished.message, 600),
-                text::plural(spent.steps.into(), "step"),
-                text::tokens(spent.usage.total()),
-                cost(spent.cost),
+                text::plural(used.step.into(), "step"),
+                text::tokens(used.usage.total()),
+                cost(used.cost),
                 text::duration(Duration::from_millis(finished.duration_ms)),
             ),
         )
@@ -159,6 +174,9 @@ impl<W: Write> Console<W> {
 
 impl<W: Write + Send> Sink for Console<W> {
     fn accept(&mut self, event: &Event) -> io::Result<()> {
+        if let Some(activity) = self.running.get_mut(&event.task) {
+            activity.fold(event);
+        }
         match &event.kind {
             Kind::TaskStarted(started) => self.started(event, started),
             Kind::Warned { code, message } => self.say(
@@ -178,10 +196,6 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::one_line(reason, 400)
                 ),
             ),
-            Kind::StepStarted { step, .. } => {
-                self.spent.entry(event.task.clone()).or_default().steps = *step;
-                Ok(())
-            }
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
                 let did = if hook.result == HookResult::Failed {
@@ -249,6 +263,7 @@ impl<W: Write + Send> Sink for Console<W> {
             Kind::CheckFinished(_)
             | Kind::NoteAppended { .. }
             | Kind::PromptAppended { .. }
+            | Kind::StepStarted { .. }
             | Kind::TextStreamed { .. }
             | Kind::HookFinished(_)
             | Kind::ToolDecided(_)
@@ -258,5 +273,64 @@ impl<W: Write + Send> Sink for Console<W> {
             | Kind::WorkspaceCompared(_)
             | Kind::Unknown => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(task: &str, json: &serde_json::Value) -> Event {
+        let mut fields = serde_json::json!({"v": 1, "at": "2026-01-02T03:04:05Z", "task": task, "attempt": 1, "seq": 0});
+        if let (Some(fields), Some(more)) = (fields.as_object_mut(), json.as_object()) {
+            fields.extend(more.clone());
+        }
+        serde_json::from_value(fields).unwrap()
+    }
+
+    fn started(task: &str) -> Event {
+        let started = serde_json::json!({
+            "type": "task_started", "file": "a.yaml", "line": 1, "model": "scripted/a", "mode": "default",
+            "allow": [], "deny": [], "limits": {}, "workspace": ".", "isolation": "none", "system": "", "tools": [],
+            "hooks_sha256": "", "turns": 1, "program_version": "0"
+        });
+        event(task, &started)
+    }
+
+    #[test]
+    fn a_log_that_is_silent_for_long_says_what_is_running_and_another_one_does_not() {
+        let mut console = Console::new(Vec::new()).with_detail(Detail::Tasks);
+        console.heartbeat().unwrap();
+        console.heartbeat().unwrap();
+        assert!(console.out.is_empty(), "nothing runs");
+
+        console.accept(&started("slow")).unwrap();
+        let step =
+            serde_json::json!({"type": "step_started", "step": 3, "turn": 1, "max_tokens": 5});
+        console.accept(&event("slow", &step)).unwrap();
+        console.accept(&started("fresh")).unwrap();
+        console.out.clear();
+        console.heartbeat().unwrap();
+        assert!(
+            console.out.is_empty(),
+            "something was said since the last look"
+        );
+        console.heartbeat().unwrap();
+        let said = String::from_utf8(std::mem::take(&mut console.out)).unwrap();
+        assert_eq!(
+            said,
+            "still running: fresh (step 0, starting), slow (step 3, waiting for the model)\n"
+        );
+
+        let finished = serde_json::json!({
+            "type": "task_finished", "stop": "completed", "outcome": "completed", "message": "m", "duration_ms": 1
+        });
+        for task in ["slow", "fresh"] {
+            console.accept(&event(task, &finished)).unwrap();
+        }
+        console.out.clear();
+        console.heartbeat().unwrap();
+        console.heartbeat().unwrap();
+        assert!(console.out.is_empty(), "all have ended");
     }
 }

@@ -30,6 +30,7 @@ pub mod merge;
 pub mod run_dir;
 pub mod transcript;
 pub mod summary;
+mod activity;
 pub mod account;
 pub mod baseline;
 pub mod console;

@@ -10,11 +10,12 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::account::cost;
+use super::activity::Activity;
 use super::is_bypass;
 use crate::event::{Event, Kind, Sink};
 use crate::outcome::Verdict;
 use crate::text;
-use crate::usage::{Usage, Usd};
+use crate::usage::Usd;
 
 /// Whether lines may be coloured; off under `NO_COLOR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +45,7 @@ pub struct Progress {
 struct Line {
     bar: ProgressBar,
     mode: String,
-    step: u32,
-    doing: String,
-    usage: Usage,
-    cost: Option<Usd>,
+    activity: Activity,
 }
 
 impl Progress {
@@ -107,10 +105,7 @@ impl Progress {
         let line = Line {
             bar,
             mode: mode.to_owned(),
-            step: 0,
-            doing: "starting".to_owned(),
-            usage: Usage::default(),
-            cost: None,
+            activity: Activity::new(),
         };
         line.draw(name);
         if let Some(old) = self.running.insert(name.to_owned(), line) {
@@ -118,10 +113,10 @@ impl Progress {
         }
     }
 
-    fn update(&mut self, name: &str, change: impl FnOnce(&mut Line)) {
-        if let Some(line) = self.running.get_mut(name) {
-            change(line);
-            line.draw(name);
+    fn update(&mut self, event: &Event) {
+        if let Some(line) = self.running.get_mut(&event.task) {
+            line.activity.fold(event);
+            line.draw(&event.task);
         }
     }
 
@@ -157,10 +152,10 @@ impl Line {
         };
         let line = format!(
             "{name}{bypass}: step {}, {}; {} tokens, {}",
-            self.step,
-            self.doing,
-            text::tokens(self.usage.total()),
-            cost(self.cost)
+            self.activity.step,
+            self.activity.doing,
+            text::tokens(self.activity.usage.total()),
+            cost(self.activity.cost)
         );
         text::visible_line(&text::strip_ansi(&text::head(&line, 400)))
     }
@@ -183,39 +178,18 @@ impl Sink for Progress {
                 self.ended.remove(name);
                 self.open(name, &started.mode);
             }
-            Kind::StepStarted { step, .. } => self.update(name, |line| {
-                line.step = *step;
-                "waiting for the model".clone_into(&mut line.doing);
-            }),
-            Kind::ModelRetried { reason, .. } => self.update(name, |line| {
-                line.doing = format!("waiting to try again: {}", text::one_line(reason, 80));
-            }),
             Kind::AssistantReplied(replied) => {
                 self.spent.insert(
                     format!("{name}#{}", event.attempt),
                     replied.total_cost.unwrap_or_default(),
                 );
-                self.update(name, |line| {
-                    line.usage = replied.total_usage;
-                    line.cost = replied.total_cost;
-                    "going through the reply".clone_into(&mut line.doing);
-                });
+                self.update(event);
             }
-            Kind::ToolDecided(decided) => self.update(name, |line| {
-                let tool = text::one_line(&decided.name, 60);
-                line.doing = if decided.allowed {
-                    tool
-                } else {
-                    format!("{tool} denied")
-                };
-            }),
-            Kind::WorkspaceCompared(_) => self.update(name, |line| {
-                "checking its work".clone_into(&mut line.doing);
-            }),
-            Kind::CheckFinished(check) => self.update(name, |line| {
-                let title = text::one_line(&check.title, 80);
-                line.doing = format!("checking its work, after {title}");
-            }),
+            Kind::StepStarted { .. }
+            | Kind::ModelRetried { .. }
+            | Kind::ToolDecided(_)
+            | Kind::WorkspaceCompared(_)
+            | Kind::CheckFinished(_) => self.update(event),
             Kind::TaskFinished(finished) => {
                 if let Some(line) = self.running.remove(name) {
                     line.bar.finish_and_clear();
