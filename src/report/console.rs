@@ -196,6 +196,15 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::one_line(reason, 400)
                 ),
             ),
+            Kind::CallCut(cut) => self.say(
+                event,
+                &format!(
+                    "step {}: cut off, booked with {} tokens: {}",
+                    cut.step,
+                    text::tokens(cut.usage.total()),
+                    text::one_line(&cut.reason, 400)
+                ),
+            ),
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
                 let did = if hook.result == HookResult::Failed {

@@ -7,6 +7,7 @@ use crate::message::Block;
 use crate::model::Reply;
 use crate::model::failure::Failure;
 use crate::model::sse::Event;
+use crate::usage::Usage;
 
 /// Most blocks of one reply.
 const MOST_BLOCKS: usize = 4096;
@@ -17,6 +18,10 @@ pub(super) struct Assembly {
     reply: Reply,
     open: Option<OpenBlock>,
     started: bool,
+    /// The last counts came.
+    is_counted: bool,
+    /// Counts came that nobody has asked for.
+    has_news: bool,
     ended: bool,
 }
 
@@ -56,6 +61,7 @@ impl Assembly {
                 self.started = true;
                 if let Some(counts) = data.pointer("/message/usage") {
                     whole::count(&mut self.reply.usage, counts);
+                    self.has_news = true;
                 }
                 Ok(Heard::Progress)
             }
@@ -68,6 +74,9 @@ impl Assembly {
                 }
                 if let Some(counts) = data.get("usage") {
                     whole::count(&mut self.reply.usage, counts);
+                    self.is_counted = self.reply.stop_reason.is_some()
+                        && counts.get("output_tokens").is_some_and(Value::is_u64);
+                    self.has_news = true;
                 }
                 Ok(Heard::Progress)
             }
@@ -81,6 +90,16 @@ impl Assembly {
             )),
             _ => Ok(Heard::Nothing),
         }
+    }
+
+    /// Whether the message has a beginning.
+    pub(super) fn has_begun(&self) -> bool {
+        self.started
+    }
+
+    /// New counts, and whether they are the last, with the reason why the message stopped.
+    pub(super) fn counted(&mut self) -> Option<(Usage, bool)> {
+        std::mem::take(&mut self.has_news).then_some((self.reply.usage, self.is_counted))
     }
 
     /// The reply.

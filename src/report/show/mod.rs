@@ -191,6 +191,15 @@ impl<W: Write> Screen<'_, W> {
                     &format!("  try {attempt} failed, next in {delay}: {reason}"),
                 )
             }
+            Kind::CallCut(cut) => self.say(
+                Paint::Bad,
+                &format!(
+                    "  cut off, booked with {}{} tokens: {}",
+                    if cut.is_estimate { "at most " } else { "" },
+                    text::tokens(cut.usage.total()),
+                    text::one_line(&cut.reason, 600)
+                ),
+            ),
             Kind::AssistantReplied(replied) => self.replied(replied),
             Kind::HookFinished(hook) => self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),
