@@ -279,7 +279,7 @@ fn long(directory: &Path, steps: u32, denied: u32) -> (RunPlan, Vec<Event>) {
             usual.replace("777777", &number.to_string())
         };
         for line in written.lines() {
-            file.write_all(link.line(line).as_bytes()).unwrap();
+            file.write_all(chain.line(line).as_bytes()).unwrap();
         }
     }
     file.flush().unwrap();
