@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Unexpected;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
@@ -40,7 +41,7 @@ impl<'de> Deserialize<'de> for NetworkSpec {
                 match word {
                     "deny" => Ok(NetworkSpec::Deny),
                     "allow" => Ok(NetworkSpec::Allow),
-                    _ => Err(E::unknown_variant(word, WORDS)),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
                 }
             }
 

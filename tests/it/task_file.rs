@@ -661,6 +661,8 @@ fn what_has_the_wrong_shape_is_told_with_the_right_one() {
             "hooks: { Stop: { command: [sh] } }\n",
             "Stop:\n            - command:",
         ),
+        ("mode: acceptEdits\n", "write `mode` under `permissions`"),
+        ("network: yes\n", "`deny`, `allow`, or a map with `hosts`"),
         ("limits: { max_steps: '5' }\n", "`max_steps: 5`"),
         ("limits: { timeout: 5 }\n", "`timeout: 10m`"),
         ("hooks: { Before: [] }\n", "the events are `PreToolUse`"),

@@ -146,15 +146,18 @@ fn unknown_key(path: &Path, key: &str, allowed: &[&str]) -> (String, Option<Stri
         .iter()
         .find(|(map, name, _)| *map == parent && *name == key)
         .map(|(_, _, advice)| (*advice).to_owned());
-    let deeper = || {
+    let deeper = |choose: fn(&str, &[&str]) -> Option<String>| {
         DEEPER.iter().find_map(|(map, keys)| {
-            let meant = nearest(key, keys).filter(|_| allowed.contains(map))?;
+            let meant = choose(key, keys).filter(|_| allowed.contains(map))?;
             Some(format!("write `{meant}` under `{map}`"))
         })
     };
+    let exact = |key: &str, keys: &[&str]| keys.contains(&key).then(|| key.to_owned());
+    let similar = |key: &str, keys: &[&str]| nearest(key, keys).map(ToOwned::to_owned);
     let hint = elsewhere
+        .or_else(|| deeper(exact))
         .or_else(|| nearest(key, allowed).map(|meant| format!("did you mean `{meant}`?")))
-        .or_else(deeper)
+        .or_else(|| deeper(similar))
         .or_else(|| {
             (parent == "hooks").then(|| {
                 format!(

@@ -126,9 +126,7 @@ fn command(
             Some(resolved)
         }
         Err(message) => {
-            let hint = name
-                .contains('/')
-                .then_some("its path is relative to the file that names it");
+            let hint = name.contains('/').then(|| origin.anchor());
             findings.error(&origin.index(0), message, hint);
             None
         }

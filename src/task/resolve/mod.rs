@@ -131,6 +131,16 @@ impl<'a> Origin<'a> {
         }
     }
 
+    /// What a path that stands here is relative to, as a hint.
+    fn anchor(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "its path is relative to the file that names it",
+            Self::CommandLine(_) => {
+                "its path is relative to the directory that the run is started in"
+            }
+        }
+    }
+
     fn diagnostic(&self, half: Half, message: String) -> Diagnostic {
         let message = match self {
             Self::File { .. } => message,

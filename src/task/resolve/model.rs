@@ -86,8 +86,7 @@ fn parse(cx: &Context<'_>, named: &At<'_, &String>, findings: &mut Findings) -> 
                 Err(error) => {
                     let reason = super::files::reason(&error);
                     let message = format!("the script {} cannot be read: {reason}", quoted(id));
-                    let hint = "its path is relative to the file that names it";
-                    findings.error(&named.origin, message, Some(hint));
+                    findings.error(&named.origin, message, Some(named.origin.anchor()));
                     None
                 }
             }
