@@ -73,9 +73,9 @@ impl Bill {
         reservation: Reservation,
         estimated_input: u64,
         ask: Ask,
-        held: Option<(Arc<Purse>, Hold)>,
+        paid: Option<(Arc<Purse>, Hold)>,
     ) -> Self {
-        let (purse, hold) = held.unzip();
+        let (purse, hold) = paid.unzip();
         Self {
             purse,
             ask,

@@ -226,9 +226,8 @@ impl Anthropic {
                         listener.declined();
                     }
                 })?;
-                if let Some((usage, is_whole)) = assembly.counted() {
-                    listener.counted(&usage, is_whole);
-                }
+                let (usage, is_whole) = assembly.counted();
+                listener.counted(&usage, is_whole);
                 match heard {
                     Heard::Nothing => {}
                     Heard::Progress => progress.set(tokio::time::sleep(limit)),

@@ -20,8 +20,6 @@ pub(super) struct Assembly {
     started: bool,
     /// The last counts came.
     is_counted: bool,
-    /// Counts came that nobody has asked for.
-    has_news: bool,
     ended: bool,
 }
 
@@ -61,7 +59,6 @@ impl Assembly {
                 self.started = true;
                 if let Some(counts) = data.pointer("/message/usage") {
                     whole::count(&mut self.reply.usage, counts);
-                    self.has_news = true;
                 }
                 Ok(Heard::Progress)
             }
@@ -76,7 +73,6 @@ impl Assembly {
                     whole::count(&mut self.reply.usage, counts);
                     self.is_counted = self.reply.stop_reason.is_some()
                         && counts.get("output_tokens").is_some_and(Value::is_u64);
-                    self.has_news = true;
                 }
                 Ok(Heard::Progress)
             }
@@ -97,9 +93,9 @@ impl Assembly {
         self.started
     }
 
-    /// New counts, and whether they are the last, with the reason why the message stopped.
-    pub(super) fn counted(&mut self) -> Option<(Usage, bool)> {
-        std::mem::take(&mut self.has_news).then_some((self.reply.usage, self.is_counted))
+    /// The counts so far, and whether they are the last, which come with the reason why the message stopped.
+    pub(super) fn counted(&self) -> (Usage, bool) {
+        (self.reply.usage, self.is_counted)
     }
 
     /// The reply.
