@@ -42,6 +42,8 @@ pub enum Stop {
     UnexpectedStop,
     /// The model could not be reached or answered with an error.
     ApiError,
+    /// The script of a scripted model has no reply for the call, or refuses it; another attempt would meet the same.
+    ScriptError,
     /// The model's provider refused the credentials.
     AuthError,
     /// The transcript or workspace could not be read or written.
@@ -216,7 +218,7 @@ impl Outcome {
             Stop::Refusal => Self::Refusal,
             Stop::ContextOverflow => Self::ContextOverflow,
             Stop::UnexpectedStop => Self::UnexpectedStop,
-            Stop::ApiError => Self::ApiError,
+            Stop::ApiError | Stop::ScriptError => Self::ApiError,
             Stop::AuthError => Self::AuthError,
             Stop::IoError => Self::IoError,
             Stop::HookTampered => Self::HookTampered,

@@ -63,6 +63,7 @@ impl From<ModelError> for Halt {
             ModelErrorKind::Auth => Stop::AuthError,
             ModelErrorKind::TooLarge => Stop::ContextOverflow,
             ModelErrorKind::Api => Stop::ApiError,
+            ModelErrorKind::Script => Stop::ScriptError,
         };
         Self {
             stop,

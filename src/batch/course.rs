@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::EarlierAttempt;
 use super::plan::resume::is_verdict;
-use crate::outcome::{Outcome, Standing, Tally, Trials, Verdict};
+use crate::outcome::{Outcome, Standing, Stop, Tally, Trials, Verdict};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -80,19 +80,23 @@ impl Course {
 
     /// The next attempt.
     pub(super) fn next(&mut self) -> Number {
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         Number {
             attempt: self.number,
             trial: self.trial,
         }
     }
 
-    /// Takes in how the attempt ended.
-    pub(super) fn note(&mut self, outcome: Outcome) {
+    /// Takes in how the attempt ended, and why its loop did where that is known.
+    pub(super) fn note(&mut self, outcome: Outcome, stop: Option<Stop>) {
         let row = outcome.row();
         if matches!(outcome, Outcome::Cancelled | Outcome::NotRun) {
             self.is_cut = true;
-        } else if row.verdict == Verdict::Errored && row.retryable && self.retries > 0 {
+        } else if row.verdict == Verdict::Errored
+            && row.retryable
+            && stop != Some(Stop::ScriptError)
+            && self.retries > 0
+        {
             self.retries -= 1;
         } else {
             self.settle(outcome);
@@ -142,7 +146,7 @@ mod tests {
         {
             let Number { attempt, trial } = course.next();
             made.push((attempt, trial));
-            course.note(*outcome);
+            course.note(*outcome, None);
         }
         made
     }
@@ -156,6 +160,10 @@ mod tests {
         let mut flaky = course(1, 1, 1);
         assert_eq!(play(&mut flaky, &[ApiError, Completed]), [(1, 1), (2, 1)]);
         assert!(!flaky.is_lost());
+        let mut ran_out = course(1, 1, 3);
+        ran_out.next();
+        ran_out.note(ApiError, Some(Stop::ScriptError));
+        assert!(!ran_out.goes_on(), "a script does not change");
         let mut broken = course(1, 1, 1);
         assert_eq!(play(&mut broken, &[ApiError; 5]).len(), 2);
         assert!(broken.is_lost());

@@ -207,13 +207,13 @@ impl Batch {
                 }
                 () = shutdown.ending().cancelled(), if !queue.is_empty() => continue,
             };
-            let (id, outcome) = match ended {
+            let (id, (outcome, stop)) = match ended {
                 None => return,
                 Some(Ok(ended)) => ended,
                 Some(Err(error)) => {
                     // An attempt catches what happens in it; the transcript has no last event then.
                     tracing::error!(%error, "an attempt crashed");
-                    (error.id(), Outcome::Unfinished)
+                    (error.id(), (Outcome::Unfinished, None))
                 }
             };
             // What an attempt told before its end must not be taken for a word of the task's next one.
@@ -227,7 +227,7 @@ impl Batch {
             let Some(way) = ways.get_mut(place) else {
                 continue;
             };
-            way.course.note(outcome);
+            way.course.note(outcome, stop);
             if way.course.goes_on() {
                 queue.add(place);
                 continue;

@@ -117,7 +117,9 @@ pub(super) fn interpret(event: HookEvent, finished: &Finished) -> Opinion {
             finished,
         )),
         Ending::TimedOut => Opinion::failed("it did not end within its time limit"),
-        Ending::Cancelled => Opinion::failed("it was ended because the task was cancelled"),
+        Ending::Cancelled => Opinion::failed(
+            "it was ended with the task, whose time was up (`timeout`), or with the run",
+        ),
     }
 }
 

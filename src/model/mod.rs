@@ -118,6 +118,8 @@ pub enum ModelErrorKind {
     Auth,
     /// The conversation is too large (413, "prompt is too long").
     TooLarge,
+    /// A script has no reply for the call. Another attempt of the task would meet the same.
+    Script,
     /// Anything else that ends the task as an infrastructure error.
     Api,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ModelError;
 use super::failure::{Failure, Retry};
+use crate::text;
 
 /// Exponential backoff with a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +17,12 @@ pub struct Schedule {
     pub first_wait: Duration,
     /// No wait of our own is longer.
     pub longest_wait: Duration,
-    /// A server that asks for more is asked again after this.
+    /// A server that asks for more is not asked again in this call.
     pub longest_retry_after: Duration,
+    /// The waits of one call that a server asked for are no longer than this together.
+    pub longest_sum: Duration,
+    /// Every wait is this one, whoever asks for another one: for scripts and tests.
+    pub fixed_wait: Option<Duration>,
     /// Spreads our own waits.
     pub jitter: Jitter,
 }
@@ -47,16 +52,21 @@ pub struct Wait {
 pub struct Tries {
     schedule: Schedule,
     failed: u32,
+    /// What the server has asked for so far.
+    waited: Duration,
 }
 
 impl Default for Schedule {
-    /// Ten tries, half a second doubling up to half a minute, `retry-after` up to five minutes.
+    /// Ten tries, half a second doubling up to half a minute, `retry-after` up to five minutes at once and a quarter of an hour
+    /// together.
     fn default() -> Self {
         Self {
             max_tries: 10,
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
             longest_retry_after: Duration::from_secs(5 * 60),
+            longest_sum: Duration::from_secs(15 * 60),
+            fixed_wait: None,
             jitter: Jitter::Full,
         }
     }
@@ -69,6 +79,7 @@ impl Schedule {
         Tries {
             schedule: self,
             failed: 0,
+            waited: Duration::ZERO,
         }
     }
 
@@ -90,15 +101,33 @@ impl Tries {
     /// Takes a failure and says how long to wait before the next try. `random` (0..1) is used for jitter only.
     ///
     /// # Errors
-    /// There is no next try: the failure is of a kind that repeats itself, or all tries are used up.
+    /// There is no next try: the failure is of a kind that repeats itself, all tries are used up, or the server wants to be left
+    /// alone for longer than a call waits. It is never asked earlier than it wants.
     pub fn after(&mut self, failure: Failure, random: f64) -> Result<Wait, ModelError> {
         self.failed = self.failed.saturating_add(1);
-        let delay = match failure.retry {
-            Retry::Never => return Err(failure.error),
-            Retry::Backoff => self.schedule.backoff(self.failed, random),
-            Retry::After(asked) => asked.min(self.schedule.longest_retry_after),
+        let (delay, asked) = match (failure.retry, self.schedule.fixed_wait) {
+            (Retry::Never, _) => return Err(failure.error),
+            (Retry::Backoff | Retry::After(_), Some(fixed)) => (fixed, Duration::ZERO),
+            (Retry::Backoff, None) => (self.schedule.backoff(self.failed, random), Duration::ZERO),
+            (Retry::After(asked), None) => (asked, asked),
         };
         let ModelError { kind, message } = failure.error;
+        self.waited = self.waited.saturating_add(asked);
+        let beyond = if asked > self.schedule.longest_retry_after {
+            Some(("", self.schedule.longest_retry_after))
+        } else if self.waited > self.schedule.longest_sum {
+            Some((" together with its waits before", self.schedule.longest_sum))
+        } else {
+            None
+        };
+        if let Some((together, most)) = beyond {
+            let message = format!(
+                "{message}; it asks to be called again in {} (`retry-after`){together}, and a call waits for {} at most",
+                text::duration(asked),
+                text::duration(most)
+            );
+            return Err(ModelError { kind, message });
+        }
         if self.failed >= self.schedule.max_tries {
             let tries = if self.failed == 1 { "try" } else { "tries" };
             let message = format!("{message}; gave up after {} {tries}", self.failed);
@@ -123,6 +152,8 @@ mod tests {
         first_wait: Duration::from_millis(500),
         longest_wait: Duration::from_secs(30),
         longest_retry_after: Duration::from_secs(60),
+        longest_sum: Duration::from_secs(100),
+        fixed_wait: None,
         jitter: Jitter::None,
     };
 
@@ -170,16 +201,25 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_honoured_up_to_its_own_ceiling() {
-        let wait = |seconds| {
-            STEADY
-                .tries()
-                .after(passing(Retry::After(Duration::from_secs(seconds))), 0.5)
-                .unwrap()
-                .delay
-                .as_secs()
+    fn a_server_is_called_again_when_it_wants_or_not_at_all() {
+        let after = |seconds| passing(Retry::After(Duration::from_secs(seconds)));
+        let wait = |seconds| STEADY.tries().after(after(seconds), 0.5);
+        assert_eq!(wait(7).unwrap().delay.as_secs(), 7);
+        assert_eq!(wait(60).unwrap().delay.as_secs(), 60);
+        let error = wait(3600).unwrap_err();
+        assert!(error.message.contains("again in 1h"), "{error}");
+        assert!(wait(u64::MAX).is_err());
+        let mut tries = STEADY.tries();
+        tries.after(after(50), 0.5).unwrap();
+        tries.after(after(50), 0.5).unwrap();
+        let error = tries.after(after(1), 0.5).unwrap_err();
+        assert!(error.message.contains("together"), "{error}");
+        let fixed = Schedule {
+            fixed_wait: Some(Duration::ZERO),
+            ..STEADY
         };
-        assert_eq!((wait(7), wait(45), wait(3600)), (7, 45, 60));
+        let wait = fixed.tries().after(after(3600), 0.5).unwrap();
+        assert_eq!(wait.delay, Duration::ZERO);
     }
 
     #[test]

@@ -259,6 +259,9 @@ pub(super) fn regular(path: &Path) -> io::Result<()> {
     }
 }
 
+/// No task comes to so many attempts. A directory with a higher number was made by somebody else, and is no attempt.
+const LAST_ATTEMPT: u32 = 1_000_000;
+
 /// The numbers of the attempts below a task's directory, ascending.
 fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
     let failed = |source| LoadError::Io {
@@ -276,7 +279,7 @@ fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
         // Only the canonical spelling, so that `1` and `01` are not one attempt.
         if let Some(number) = name.to_str().and_then(|name| {
             let number: u32 = name.parse().ok()?;
-            (number > 0 && number.to_string() == name).then_some(number)
+            ((1..=LAST_ATTEMPT).contains(&number) && number.to_string() == name).then_some(number)
         }) {
             numbers.push(number);
         }

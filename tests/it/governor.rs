@@ -652,6 +652,56 @@ fn an_infrastructure_error_is_retried_in_an_attempt_of_its_own_and_a_failure_is_
 }
 
 #[test]
+fn a_script_that_has_run_out_is_not_tried_again() {
+    for script in [
+        "- text: x\n  expect: [nowhere]\n",
+        "- tool: Read\n  input: { file_path: a.txt }\n",
+    ] {
+        let run = Sandbox::new()
+            .file("repo/a.txt", "alpha\n")
+            .task("tools: [Read]\nretries: 3\n")
+            .script(script)
+            .run()
+            .exit(3);
+        assert_eq!(run.outcome("task"), "api_error");
+        assert_eq!(run.summary()["tasks"][0]["attempt"], 1);
+    }
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_for_long_ends_the_call_and_is_not_called_again() {
+    let Play::Status(code, _, body) = status(429, "rate_limit_error", "later") else {
+        unreachable!()
+    };
+    let server = Server::start([Play::Status(
+        code,
+        vec![("retry-after", "9999".into())],
+        body,
+    )]);
+    let run = tasks(&server, 1, "limits: { timeout: 3s }\n")
+        .call(&["tasks/t000.yaml"])
+        .exit(3);
+    assert_eq!(run.outcome("t000"), "api_error");
+    assert!(
+        run.summary().to_string().contains("again in 2h 46m"),
+        "{}",
+        run.summary()
+    );
+    assert_eq!(server.received(), 1);
+}
+
+#[test]
+fn a_directory_with_the_highest_number_is_no_attempt() {
+    let sandbox = Sandbox::new().task("").script("- fault: { status: 400 }\n");
+    let run = sandbox.run().exit(3);
+    fs::create_dir(run.path("task/4294967295")).unwrap();
+    let out = run.path("").display().to_string();
+    let run = sandbox.call(&["tasks/task.yaml", "--resume", &out]).exit(3);
+    assert_eq!(run.summary()["tasks"][0]["attempt"], 2);
+    assert_eq!(run.outcome("task"), "api_error");
+}
+
+#[test]
 fn at_the_step_limit_the_model_hands_over_what_it_has_without_tools() {
     let sandbox = |limits: &str| {
         Sandbox::new()

@@ -68,7 +68,7 @@ fn settings(base_url: &str) -> Settings {
         retry: Schedule {
             max_tries: 4,
             first_wait: Duration::ZERO,
-            longest_retry_after: Duration::ZERO,
+            fixed_wait: Some(Duration::ZERO),
             jitter: Jitter::None,
             ..Schedule::default()
         },
@@ -394,12 +394,13 @@ async fn retry_after_is_told_and_a_spend_limit_is_not_waited_for() {
         later("0.01"),
         later("Sun, 06 Nov 1994 08:49:38 GMT"),
         later("9999"),
-        Play::Say(hello()),
     ]);
     let heard = Heard::default();
     let mut settings = settings(&server.address);
-    settings.retry.longest_retry_after = Duration::from_millis(20);
-    ask(settings.clone(), &heard).await.unwrap();
+    settings.retry.fixed_wait = None;
+    let error = ask(settings.clone(), &heard).await.unwrap_err();
+    assert!(error.message.contains("again in 2h 46m"), "{error}");
+    assert_eq!(server.requests().len(), 3, "not called again");
     let waits: Vec<u128> = heard
         .retries
         .lock()
@@ -407,7 +408,7 @@ async fn retry_after_is_told_and_a_spend_limit_is_not_waited_for() {
         .iter()
         .map(|(_, delay, _)| delay.as_millis())
         .collect();
-    assert_eq!(waits, [10, 20, 20]);
+    assert_eq!(waits, [10, 1000]);
 
     let body = r#"{"error":{"type":"rate_limit_error","message":"m","details":{"error_code":"enforced_spend_limit_reached"}}}"#;
     let server = Server::start([Play::Status(429, Vec::new(), body.to_owned())]);

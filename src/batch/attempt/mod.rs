@@ -27,7 +27,7 @@ use crate::report::{run_dir, transcript};
 use crate::task::Task;
 use crate::workspace::Git;
 
-/// Runs one attempt and returns how it ended. Its result is its transcript; when that cannot be written, there is only the
+/// Runs one attempt and returns how it ended, and why its loop did where there was one. Its result is its transcript; when that cannot be written, there is only the
 /// log to say so, and every report says `not_run` or `unfinished`.
 pub(super) async fn run(
     batch: &Arc<Batch>,
@@ -35,14 +35,14 @@ pub(super) async fn run(
     number: Number,
     has_copied: impl FnOnce() + Send + 'static,
     shutdown: &Shutdown,
-) -> Outcome {
+) -> (Outcome, Option<Stop>) {
     let attempt = Attempt::new(batch, job, number);
     let calls = Arc::new(Mutex::new(CallLog::default()));
     let emitter = match attempt.open_transcript(Arc::clone(&calls) as SharedSink) {
         Ok(emitter) => emitter,
         Err(error) => {
             tracing::error!(%error, task = job.task.name, "the transcript could not be opened");
-            return Outcome::IoError;
+            return (Outcome::IoError, None);
         }
     };
     let began = batch.clock.start();
@@ -50,13 +50,13 @@ pub(super) async fn run(
         .oversee(&emitter, calls, batch, job, has_copied, shutdown)
         .await;
     let finished = attempt.last_event(work, began.elapsed_millis());
-    let outcome = finished.outcome;
+    let how = (finished.outcome, Some(finished.stop));
     // It is synced to the disk, which the other tasks need not wait for.
     let stored = block_in_place(|| emitter.emit(Kind::TaskFinished(Box::new(finished))));
     if let Err(error) = stored {
         tracing::error!(%error, task = job.task.name, "the transcript could not be finished");
     }
-    outcome
+    how
 }
 
 pub(super) struct Attempt<'a> {

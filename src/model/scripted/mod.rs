@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 pub use self::script::{Script, ScriptError};
 
 use self::entry::{Entry, Said, Stop};
-use super::failure::{Failure, quote};
+use super::failure::quote;
 use super::retry::{Jitter, Schedule};
-use super::{Listener, Model, ModelError, Reply, Request, Waiting, estimate};
+use super::{Listener, Model, ModelError, ModelErrorKind, Reply, Request, Waiting, estimate};
 use crate::message::{Block, Content, Message, Role, ToolCall, check_well_formed};
 use crate::usage::ModelFacts;
 
@@ -51,24 +51,18 @@ impl Scripted {
             jitter: Jitter::None,
             ..Schedule::default()
         };
-        match self.script.retry_delay {
-            Some(wait) => Schedule {
-                first_wait: wait,
-                longest_wait: wait,
-                longest_retry_after: wait,
-                ..schedule
-            },
-            None => schedule,
+        Schedule {
+            fixed_wait: self.script.retry_delay,
+            ..schedule
         }
     }
 
     /// An error that names the script and the step, from 1.
     fn error(&self, step: usize, what: &str) -> ModelError {
-        Failure::fatal(format!(
-            "script `{}`, step {step}: {what}",
-            self.script.file
-        ))
-        .error
+        ModelError {
+            kind: ModelErrorKind::Script,
+            message: format!("script `{}`, step {step}: {what}", self.script.file),
+        }
     }
 
     fn check_expectations(

@@ -190,7 +190,7 @@ async fn a_reply_that_is_not_repeated_keeps_its_braces() {
 async fn a_script_that_ran_out_says_so() {
     let (reply, _) = play(&model("- text: only\n"), &conversation(1, "go")).await;
     let error = reply.unwrap_err();
-    assert_eq!(error.kind, ModelErrorKind::Api);
+    assert_eq!(error.kind, ModelErrorKind::Script);
     assert_eq!(
         error.message,
         "script `s.yaml`, step 2: the script has no more replies (it holds 1 reply)"
