@@ -137,7 +137,7 @@ fn every_other_ending_is_a_failure() {
         (Ending::Exited(-1), "code -1"),
         (Ending::Signaled(9), "signal 9"),
         (Ending::TimedOut, "time limit"),
-        (Ending::Cancelled, "cancelled"),
+        (Ending::Cancelled, "with the run"),
     ] {
         assert_fails(
             &interpret(HookEvent::PreToolUse, &ended(ending, allow, "")),

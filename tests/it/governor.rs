@@ -655,7 +655,7 @@ fn an_infrastructure_error_is_retried_in_an_attempt_of_its_own_and_a_failure_is_
 fn a_script_that_has_run_out_is_not_tried_again() {
     for script in [
         "- text: x\n  expect: [nowhere]\n",
-        "- tool: Read\n  input: { file_path: a.txt }\n",
+        "- tool_calls: [{ name: Read, input: { file_path: a.txt } }]\n",
     ] {
         let run = Sandbox::new()
             .file("repo/a.txt", "alpha\n")
@@ -694,9 +694,10 @@ fn a_server_that_wants_to_be_left_alone_for_long_ends_the_call_and_is_not_called
 fn a_directory_with_the_highest_number_is_no_attempt() {
     let sandbox = Sandbox::new().task("").script("- fault: { status: 400 }\n");
     let run = sandbox.run().exit(3);
-    fs::create_dir(run.path("task/4294967295")).unwrap();
-    let out = run.path("").display().to_string();
-    let run = sandbox.call(&["tasks/task.yaml", "--resume", &out]).exit(3);
+    fs::create_dir(run.path("agent-batch-results/task/4294967295")).unwrap();
+    let run = sandbox
+        .call(&["tasks/task.yaml", "--resume", "agent-batch-results"])
+        .exit(3);
     assert_eq!(run.summary()["tasks"][0]["attempt"], 2);
     assert_eq!(run.outcome("task"), "api_error");
 }

@@ -178,7 +178,7 @@ async fn a_hook_of_a_cancelled_task_is_not_waited_for() {
     let world = World::new("sleep 600");
     world.cancel.cancel();
     let answer = world.ask(json!({})).await;
-    assert!(failure(&answer).contains("cancelled"), "{answer:?}");
+    assert!(failure(&answer).contains("with the run"), "{answer:?}");
 }
 
 #[tokio::test]
