@@ -125,14 +125,20 @@ fn pages_for_reviewers_tell_what_is_new_and_what_does_not_count() {
     for page in ["summary.md", "comment.md"] {
         let page = run.read(&format!("agent-batch-results/{page}"));
         for said in [
-            "failed, broken | `broken`",
-            "failed, still failing, quarantined | `failing`",
+            "❌ failed, broken | `broken`",
+            "🟨 failed, still failing, quarantined | `failing`",
             "1 broken, 1 fixed, 1 still failing",
             "1 failure in quarantine",
         ] {
             assert!(page.contains(said), "{said}\n{page}");
         }
+        let place = |text| page.find(text).unwrap();
+        assert!(place("| `broken` |") < place("| `failing` |"), "{page}");
     }
+    let account = run.stdout();
+    let (_, excused) = account.split_once("failed: failing").unwrap();
+    assert!(excused.contains("in quarantine until"), "{account}");
+    assert!(!excused.contains("transcript:"), "{account}");
     let report = run.read("agent-batch-results/gl-code-quality-report.json");
     let entries: serde_json::Value = serde_json::from_str(&report).unwrap();
     let severities: Vec<String> = entries
