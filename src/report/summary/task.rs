@@ -140,6 +140,8 @@ pub struct TaskSummary {
     pub earlier_cost: Usd,
     /// Whether `earlier_cost` is only a part.
     pub earlier_cost_is_partial: bool,
+    /// Whether tokens and money of all attempts hold calls that were cut off, at the most that they can have cost.
+    pub has_estimates: bool,
     pub(super) repeats: Repeats,
     /// The number that the next event of the attempt has.
     pub(super) next_seq: u64,
@@ -211,6 +213,7 @@ impl TaskSummary {
             earlier_usage: Usage::default(),
             earlier_cost: Usd::ZERO,
             earlier_cost_is_partial: false,
+            has_estimates: false,
             repeats: Repeats::default(),
             next_seq: 0,
             standing: TrialsSoFar::default(),
