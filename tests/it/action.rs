@@ -355,6 +355,7 @@ fn workflows_are_as_actionlint_wants_them() {
             ".github/workflows/audit.yml",
             ".github/workflows/ci.yml",
             "docs/ci/github.yml",
+            "docs/ci/github-nightly.yml",
         ])
         .output()
         .unwrap();
