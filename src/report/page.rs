@@ -46,9 +46,8 @@ pub fn comment(summary: &Summary) -> String {
 fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) -> String {
     let totals = summary.totals();
     page.add(&format!(
-        "## agent-batch: {} of {} passed\n\n",
-        totals.passed,
-        text::plural(totals.tasks, "task")
+        "## agent-batch: {} of {} tasks passed\n\n",
+        totals.passed, totals.tasks
     ));
     // Only numbers and our own words.
     page.add(&format!("{}.\n\n", account::totals_line(summary)));
@@ -185,11 +184,11 @@ fn row(task: &TaskSummary) -> String {
         task.outcome.name(),
         short(&task.model),
         short(&task.mode),
-        task.steps,
+        task.all_steps(),
         task.denials.total,
-        text::tokens(task.usage.total()),
-        cost(task.cost),
-        text::duration(Duration::from_millis(task.duration_ms)),
+        text::tokens(task.all_usage().total()),
+        cost(task.all_cost()),
+        text::duration(Duration::from_millis(task.all_duration_ms())),
     )
 }
 

@@ -140,6 +140,8 @@ pub struct TaskSummary {
     pub earlier_cost: Usd,
     /// Whether `earlier_cost` is only a part.
     pub earlier_cost_is_partial: bool,
+    /// Time of earlier attempts, in milliseconds.
+    pub earlier_duration_ms: u64,
     pub(super) repeats: Repeats,
     /// The number that the next event of the attempt has.
     pub(super) next_seq: u64,
@@ -211,6 +213,7 @@ impl TaskSummary {
             earlier_usage: Usage::default(),
             earlier_cost: Usd::ZERO,
             earlier_cost_is_partial: false,
+            earlier_duration_ms: 0,
             repeats: Repeats::default(),
             next_seq: 0,
             standing: TrialsSoFar::default(),
@@ -221,6 +224,42 @@ impl TaskSummary {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.outcome.verdict()
+    }
+
+    /// Model calls of all attempts.
+    #[must_use]
+    pub fn all_steps(&self) -> u64 {
+        self.earlier_steps.saturating_add(self.steps.into())
+    }
+
+    /// Tokens of all attempts.
+    #[must_use]
+    pub fn all_usage(&self) -> Usage {
+        let mut usage = self.earlier_usage;
+        usage += self.usage;
+        usage
+    }
+
+    /// Money of all attempts; `None` where a price that belongs to it is not known.
+    #[must_use]
+    pub fn all_cost(&self) -> Option<Usd> {
+        if self.earlier_cost_is_partial {
+            return None;
+        }
+        match self.cost {
+            Some(cost) => Some(self.earlier_cost.saturating_add(cost)),
+            // An attempt without a reply has no cost, which takes nothing from those before.
+            None if self.usage.total() == 0 && self.earlier_usage.total() > 0 => {
+                Some(self.earlier_cost)
+            }
+            None => None,
+        }
+    }
+
+    /// Time of all attempts, in milliseconds; that between them is not counted.
+    #[must_use]
+    pub fn all_duration_ms(&self) -> u64 {
+        self.earlier_duration_ms.saturating_add(self.duration_ms)
     }
 
     /// Whether the task failed and its quarantine excuses that.
