@@ -159,6 +159,26 @@ impl Budget {
         )
     }
 
+    /// Reserves another try of a call whose last one is booked; it asks for no more than that one did. The step is the same.
+    ///
+    /// # Errors
+    /// The first ceiling that the try would break.
+    pub fn reserve_again(
+        &self,
+        before: &Reservation,
+        estimated_input: u64,
+    ) -> Result<Reservation, Exceeded> {
+        let again = self.fit(
+            before.max_tokens,
+            estimated_input,
+            self.rooms(estimated_input, false),
+        )?;
+        Ok(Reservation {
+            clamped_by: again.clamped_by.or(before.clamped_by),
+            ..again
+        })
+    }
+
     fn fit(
         &self,
         most: u64,
@@ -184,6 +204,11 @@ impl Budget {
     /// Books a call. Returns its cost where the model's price is known.
     pub fn settle(&mut self, usage: &Usage) -> Option<Usd> {
         self.steps = self.steps.saturating_add(1);
+        self.book(usage)
+    }
+
+    /// Books what a call has cost that brought no reply.
+    pub fn book(&mut self, usage: &Usage) -> Option<Usd> {
         self.spent += *usage;
         let cost = self.facts?.price.cost(usage);
         self.cost = self.cost.saturating_add(cost);

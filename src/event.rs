@@ -84,6 +84,8 @@ pub enum Kind {
         /// Why.
         reason: String,
     },
+    /// A model call was cut off after its answer had begun, or with the task. Its provider bills it, so it is booked.
+    CallCut(Box<CallCut>),
     /// A piece of the model's text arrived. Not stored: the whole text follows in `assistant_replied`.
     #[schemars(skip)]
     TextStreamed {
@@ -231,6 +233,29 @@ pub struct RuleRecord {
     pub rule: String,
     /// `task`, `policy`, `defaults` or `cli`, with the file.
     pub source: String,
+}
+
+/// See [`Kind::CallCut`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallCut {
+    /// The step.
+    pub step: u32,
+    /// The turn.
+    pub turn: u32,
+    /// Why it was cut off.
+    pub reason: String,
+    /// The tokens that are booked for it: what the provider had counted until then, and the most for the rest.
+    pub usage: Usage,
+    /// Their cost; `None` where the model's price is not known.
+    #[serde(default)]
+    pub cost: Option<Usd>,
+    /// Whether some of `usage` is the most that it can have been, and was not counted by the provider.
+    pub is_estimate: bool,
+    /// Tokens so far.
+    pub total_usage: Usage,
+    /// Cost so far.
+    #[serde(default)]
+    pub total_cost: Option<Usd>,
 }
 
 /// See [`Kind::AssistantReplied`].

@@ -7,20 +7,22 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use crate::agent::answer::Answer;
 use crate::agent::halt::Halt;
 use crate::agent::interrupt::Interrupt;
 use crate::agent::next::{Route, route};
 use crate::agent::repeats::Repeats;
-use crate::budget::{Ask, Budget, Exceeded, Limits, Reservation};
+use crate::budget::{Ask, Budget, Exceeded, Hold, Limits, Purse, Reservation};
 use crate::clock::Stopwatch;
-use crate::event::{AssistantReplied, Emitter, Kind, ToolFinished, ToolResultKind};
+use crate::event::{AssistantReplied, CallCut, Emitter, Kind, ToolFinished, ToolResultKind};
 use crate::message::{Block, Message, Role, ToolCall};
-use crate::model::{Listener, Reply, json_bytes};
+use crate::model::{Bill, Booked, Listener, Reply, Waiting, json_bytes};
 use crate::outcome::Stop;
 use crate::redact::RedactStream;
 use crate::tool::Seen;
-use crate::usage::ModelFacts;
+use crate::usage::{ModelFacts, Usage};
 
 /// What a provider adds to a request that uses tools, in tokens, and more than that.
 const UNSEEN_TOKENS: u64 = 1_024;
@@ -175,6 +177,23 @@ impl Conversation {
         }
     }
 
+    /// The bill of the next call.
+    pub(super) fn bill(
+        &self,
+        system: &str,
+        reservation: Reservation,
+        ask: Ask,
+        held: Option<(Arc<Purse>, Hold)>,
+    ) -> Bill {
+        Bill::new(
+            self.budget.clone(),
+            reservation,
+            self.estimate_input(system),
+            ask,
+            held,
+        )
+    }
+
     /// Estimates the next request's input in tokens: what the last one measured, and a third of the bytes that came since
     /// (English text has about four bytes a token, code and other scripts fewer).
     fn estimate_input(&self, system: &str) -> u64 {
@@ -184,7 +203,7 @@ impl Conversation {
 
     pub(super) fn begin_step(
         &mut self,
-        max_tokens: u64,
+        bill: Bill,
         emitter: &Emitter,
         interrupt: &Interrupt,
     ) -> io::Result<StepListener> {
@@ -193,9 +212,11 @@ impl Conversation {
         emitter.emit(Kind::StepStarted {
             step: self.step,
             turn: self.turn,
-            max_tokens,
+            max_tokens: bill.reservation().max_tokens,
         })?;
-        Ok(StepListener::new(self.step, emitter, interrupt))
+        Ok(StepListener::new(
+            self.step, self.turn, bill, emitter, interrupt,
+        ))
     }
 
     /// Appends the model's answer before anything looks at it; returns where it leads and the calls that it asks for.
@@ -337,6 +358,9 @@ impl Answer {
 /// Hears a model call and turns what it hears into events.
 pub(super) struct StepListener {
     step: u32,
+    turn: u32,
+    /// What the tries cost.
+    pub(super) bill: Bill,
     emitter: Emitter,
     interrupt: Interrupt,
     /// Holds back what could be the beginning of a secret.
@@ -344,9 +368,11 @@ pub(super) struct StepListener {
 }
 
 impl StepListener {
-    fn new(step: u32, emitter: &Emitter, interrupt: &Interrupt) -> Self {
+    fn new(step: u32, turn: u32, bill: Bill, emitter: &Emitter, interrupt: &Interrupt) -> Self {
         Self {
             step,
+            turn,
+            bill,
             interrupt: interrupt.clone(),
             emitter: emitter.clone(),
             pending: Mutex::new(emitter.redactor().stream()),
@@ -361,6 +387,28 @@ impl StepListener {
     }
 }
 
+impl StepListener {
+    /// Nobody waits for the call any more.
+    pub(super) fn drop_call(&self, reason: &str) {
+        self.cut(self.bill.drop_call(), reason);
+    }
+
+    fn cut(&self, booked: Option<Booked>, reason: &str) {
+        let Some(booked) = booked else { return };
+        self.emit(Kind::CallCut(Box::new(CallCut {
+            step: self.step,
+            turn: self.turn,
+            reason: reason.to_owned(),
+            usage: booked.usage,
+            cost: booked.cost,
+            is_estimate: booked.is_estimate,
+            total_usage: booked.total_usage,
+            total_cost: booked.total_cost,
+        })));
+    }
+}
+
+#[async_trait]
 impl Listener for StepListener {
     fn text(&self, piece: &str) {
         let bytes = self
@@ -391,6 +439,32 @@ impl Listener for StepListener {
 
     fn resumed(&self) {
         self.interrupt.resume();
+    }
+
+    fn sent(&self) {
+        self.bill.sent();
+    }
+
+    fn begun(&self) {
+        self.bill.begun();
+    }
+
+    fn declined(&self) {
+        self.bill.declined();
+    }
+
+    fn counted(&self, usage: &Usage, is_whole: bool) {
+        self.bill.counted(usage, is_whole);
+    }
+
+    fn failed(&self, reason: &str) {
+        self.cut(self.bill.fail(), reason);
+    }
+
+    async fn again(&self, _: u64) -> Option<u64> {
+        // What the batch makes it wait for is not the task's time.
+        let _waiting = Waiting::of(self);
+        self.bill.reserve_again().await
     }
 }
 

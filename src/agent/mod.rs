@@ -219,17 +219,20 @@ impl Agent {
             return Err(Halt::interrupted(interrupt, "nothing was running"));
         }
         let tools = self.registry.definitions();
-        let hold = match &self.purse {
+        if let Some(purse) = &self.purse {
+            Self::tell_wind_down(purse, talk, emitter)?;
+        }
+        let ask = talk.worst_case(&self.system, &tools, reservation, self.model.facts());
+        let held = match &self.purse {
             Some(purse) => {
-                Self::tell_wind_down(purse, talk, emitter)?;
-                let ask = talk.worst_case(&self.system, &tools, reservation, self.model.facts());
                 let hold = hold(purse, &ask, talk.step(), interrupt).await?;
                 reservation.lower(hold.output);
-                Some(hold)
+                Some((Arc::clone(purse), hold))
             }
             None => None,
         };
-        let listener = talk.begin_step(reservation.max_tokens, emitter, interrupt)?;
+        let bill = talk.bill(&self.system, *reservation, ask, held);
+        let listener = talk.begin_step(bill, emitter, interrupt)?;
         let request = Request {
             system: &self.system,
             messages: &talk.messages,
@@ -237,15 +240,24 @@ impl Agent {
             max_tokens: reservation.max_tokens,
         };
         let reply = tokio::select! {
-            reply = self.model.reply(request, &listener) => reply,
-            () = interrupt.token().cancelled() => {
-                return Err(Halt::interrupted(interrupt, &format!("waiting for the model in step {}", talk.step())));
-            }
+            reply = self.model.reply(request, &listener) => Some(reply),
+            () = interrupt.token().cancelled() => None,
         };
-        match (hold, &reply) {
-            (Some(hold), Ok(reply)) => hold.settle(&reply.usage),
-            (Some(hold), Err(_)) => hold.release(),
-            (None, _) => {}
+        match &reply {
+            Some(Ok(reply)) => listener.bill.settle(&reply.usage),
+            Some(Err(_)) => listener.bill.give_up(),
+            None => listener.drop_call(&interrupt.reason().1),
+        }
+        *reservation = listener.bill.reservation();
+        talk.budget = listener.bill.budget();
+        let Some(reply) = reply else {
+            return Err(Halt::interrupted(
+                interrupt,
+                &format!("waiting for the model in step {}", talk.step()),
+            ));
+        };
+        if let Some(exceeded) = listener.bill.refused() {
+            return Err(exceeded.into());
         }
         reply.map_err(Halt::from)
     }

@@ -2,10 +2,11 @@
 //!
 //! The agent loop knows only [`Model`]. Providers are `anthropic` (the Messages API) and `scripted` (replies from a file,
 //! which tests and examples run on). They share the pure parts: `sse` decodes streams, `failure` sorts errors, `retry`
-//! says when to try again, `gate` slows all calls of a run down when the server has too
+//! says when to try again, `bill` books what tries cost that were cut off, `gate` slows all calls of a run down when the server has too
 //! much to do. `http` is the one client. No provider reads the environment: keys and addresses are handed in.
 
 pub mod anthropic;
+mod bill;
 mod estimate;
 pub mod failure;
 pub mod gate;
@@ -16,6 +17,7 @@ pub mod sse;
 
 use std::time::Duration;
 
+pub use bill::{Bill, Booked};
 pub use estimate::json_bytes;
 
 use async_trait::async_trait;
@@ -55,6 +57,7 @@ pub struct Reply {
 }
 
 /// Hears what happens during a call.
+#[async_trait]
 pub trait Listener: Send + Sync {
     /// A piece of text arrived. Pieces of a try that failed are void; [`Listener::retried`] says so.
     fn text(&self, piece: &str);
@@ -64,13 +67,29 @@ pub trait Listener: Send + Sync {
     fn waiting(&self) {}
     /// The wait that [`Listener::waiting`] told of is over. Told of a call that is dropped, too.
     fn resumed(&self) {}
+    /// A try is under way.
+    fn sent(&self) {}
+    /// The provider has begun to answer the try: from here it may bill it.
+    fn begun(&self) {}
+    /// The provider says that it does not answer after all.
+    fn declined(&self) {}
+    /// What the provider has counted of the try so far; `is_whole`: it counts no more.
+    fn counted(&self, _usage: &Usage, _is_whole: bool) {}
+    /// The try failed.
+    fn failed(&self, _reason: &str) {}
+    /// Another try is wanted, of at most `max_tokens` output tokens. Returns how many it may ask for; `None`: it is not to be
+    /// made.
+    async fn again(&self, max_tokens: u64) -> Option<u64> {
+        Some(max_tokens)
+    }
 }
 
 /// Tells a listener of a wait, from here until it is dropped.
-struct Waiting<'a>(&'a dyn Listener);
+pub struct Waiting<'a>(&'a dyn Listener);
 
 impl<'a> Waiting<'a> {
-    fn of(listener: &'a dyn Listener) -> Self {
+    /// The wait begins.
+    pub fn of(listener: &'a dyn Listener) -> Self {
         listener.waiting();
         Self(listener)
     }

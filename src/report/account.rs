@@ -561,6 +561,8 @@ pub fn totals_line(summary: &Summary) -> String {
         text::tokens(totals.usage.total()),
         if totals.cost_is_partial {
             "at least "
+        } else if totals.has_estimates {
+            "at most "
         } else {
             ""
         },

@@ -42,6 +42,10 @@ impl Activity {
                     text::one_line(reason, 80)
                 ));
             }
+            Kind::CallCut(cut) => {
+                self.usage = cut.total_usage;
+                self.cost = cut.total_cost;
+            }
             Kind::AssistantReplied(replied) => {
                 self.usage = replied.total_usage;
                 self.cost = replied.total_cost;

@@ -11,7 +11,8 @@ use super::account::{bypass_warning, cost, write_line};
 use super::activity::Activity;
 use super::{is_bypass, verdict_word};
 use crate::event::{
-    AssistantReplied, CheckResult, Event, HookResult, Kind, Sink, TaskFinished, TaskStarted,
+    AssistantReplied, CallCut, CheckResult, Event, HookResult, Kind, Sink, TaskFinished,
+    TaskStarted,
 };
 use crate::outcome::signal_name;
 use crate::text;
@@ -118,6 +119,16 @@ impl<W: Write> Console<W> {
         Ok(())
     }
 
+    fn cut(&mut self, event: &Event, cut: &CallCut) -> io::Result<()> {
+        let line = format!(
+            "step {}: cut off, booked with {} tokens: {}",
+            cut.step,
+            text::tokens(cut.usage.total()),
+            text::one_line(&cut.reason, 400)
+        );
+        self.say(event, &line)
+    }
+
     fn replied(&mut self, event: &Event, replied: &AssistantReplied) -> io::Result<()> {
         if self.detail == Detail::Tasks {
             return Ok(());
@@ -196,6 +207,7 @@ impl<W: Write + Send> Sink for Console<W> {
                     text::one_line(reason, 400)
                 ),
             ),
+            Kind::CallCut(cut) => self.cut(event, cut),
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) if hook.result != HookResult::Passed => {
                 let did = if hook.result == HookResult::Failed {

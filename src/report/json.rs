@@ -107,6 +107,8 @@ struct Totals {
     cost_usd: Usd,
     /// Some model's price is not known, so `cost_usd` is only a part.
     cost_is_partial: bool,
+    /// Some model calls were cut off, and are in `tokens` and `cost_usd` at the most that they can have cost.
+    has_estimates: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -252,6 +254,7 @@ impl<'a> Report<'a> {
                 tokens: Tokens::of(totals.usage),
                 cost_usd: totals.cost,
                 cost_is_partial: totals.cost_is_partial,
+                has_estimates: totals.has_estimates,
             },
             baseline: summary.baseline.as_ref(),
             chains: &summary.chains,

@@ -187,6 +187,7 @@ impl Sink for Progress {
             }
             Kind::StepStarted { .. }
             | Kind::ModelRetried { .. }
+            | Kind::CallCut(_)
             | Kind::ToolDecided(_)
             | Kind::WorkspaceCompared(_)
             | Kind::CheckFinished(_) => self.update(event),

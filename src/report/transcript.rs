@@ -2,9 +2,11 @@
 //!
 //! A reader takes any file: a last line that was cut off when the process was killed, lines that are no events, bytes
 //! that are no text. What it cannot use it reports as [`Damage`] with the line's number, and goes on.
-//! The lines are chained by hashes, so one that was changed afterwards is damage too.
+//! The lines are chained by hashes, so one that was changed afterwards is damage too, and so is an end that says another thing than
+//! the events before it.
 
 mod chain;
+mod evidence;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,6 +16,7 @@ use crate::event::{Event, Kind, Sink, VERSION};
 use crate::file;
 
 use chain::{Chain, Check};
+use evidence::Evidence;
 
 /// The longest line that is read, in bytes. A longer one is damage.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
@@ -184,6 +187,7 @@ pub struct Reader<R> {
     line: u64,
     buffer: Vec<u8>,
     check: Check,
+    evidence: Evidence,
     /// The source failed; it is not asked again.
     failed: bool,
 }
@@ -222,6 +226,7 @@ impl<R: BufRead> Reader<R> {
             line: 0,
             buffer: Vec::new(),
             check: Check::default(),
+            evidence: Evidence::default(),
             failed: false,
         }
     }
@@ -238,6 +243,7 @@ impl<R: BufRead> Reader<R> {
             line: self.line,
             buffer: self.buffer,
             check: self.check,
+            evidence: self.evidence,
             failed: self.failed,
         }
     }
@@ -283,6 +289,7 @@ impl<R: BufRead> Reader<R> {
             ));
         }
         self.check.line(&self.buffer)?;
+        self.evidence.take(&event.kind)?;
         Ok(event)
     }
 }

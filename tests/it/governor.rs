@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::batch;
 use crate::endings::{signal, until};
-use crate::model::server::{KEY, Play, Received, Server, message, status};
+use crate::model::server::{Break, KEY, Play, Received, Server, message, status};
 use crate::sandbox::{Run, Sandbox};
 
 fn text(said: &str) -> Value {
@@ -343,6 +343,73 @@ fn waiting_for_the_rate_limit_is_not_the_tasks_time() {
         .exit(0);
     assert_eq!(run.outcome("task"), "completed");
     assert_eq!(run.events_of("task", "model_retried").len(), 2);
+}
+
+/// What a task spent whose every answer is cut, and the events of that.
+fn cut_off(play: Break, yaml: &str, args: &[&str]) -> (Run, Vec<Value>, usize) {
+    let server =
+        Server::answering(move |_| Play::Break(play, message(text("half of it"), "end_turn")));
+    let run = tasks(&server, 1, yaml).call(&[&["tasks/t000.yaml"], args].concat());
+    let cuts = run.events_of("t000", "call_cut");
+    (run, cuts, server.received())
+}
+
+#[test]
+fn answers_that_are_cut_are_paid_for_until_the_tasks_budget_is_used_up() {
+    let yaml = "limits: { max_tokens: 20000 }\n";
+    for play in [Break::Cut, Break::Truncate] {
+        let (run, cuts, requests) = cut_off(play, yaml, &[]);
+        let run = run.exit(1);
+        assert_eq!(run.outcome("t000"), "token_budget");
+        assert_eq!(cuts.len(), requests, "each of them began to answer");
+        let totals = &run.summary()["totals"];
+        let spent = totals["tokens"]["total"].as_u64().unwrap();
+        assert!((19_000..=20_500).contains(&spent), "{spent}");
+        assert_eq!(
+            cuts.last().unwrap()["total_usage"]["output_tokens"],
+            totals["tokens"]["output_tokens"]
+        );
+        assert_eq!(totals["has_estimates"], true);
+        assert!(totals["cost_usd"].as_f64().unwrap() > 0.0);
+        assert!(run.summary().to_string().contains("cut off in the middle"));
+    }
+}
+
+#[test]
+fn answers_that_are_cut_are_paid_from_the_batchs_purse() {
+    let (run, cuts, _) = cut_off(Break::Cut, "", &["--max-tokens", "20000"]);
+    let run = run.exit(1);
+    assert_eq!(run.outcome("t000"), "token_budget");
+    let spent = run.summary()["totals"]["tokens"]["total"].as_u64().unwrap();
+    assert!((16_000..=20_000).contains(&spent), "{spent}");
+    assert!(cuts.iter().all(|cut| cut["is_estimate"] == true));
+}
+
+#[test]
+fn a_call_that_a_time_limit_cuts_is_in_the_sums() {
+    let (run, cuts, _) = cut_off(
+        Break::Stall,
+        "limits: { timeout: 1s }\n",
+        &["--max-tokens", "50000"],
+    );
+    let run = run.exit(1);
+    assert_eq!(run.outcome("t000"), "timeout");
+    assert_eq!(cuts.len(), 1);
+    let spent = run.summary()["totals"]["tokens"]["total"].as_u64().unwrap();
+    assert!(spent >= 16_000, "{spent}");
+}
+
+#[test]
+fn answers_that_never_begin_cost_nothing() {
+    let server = Server::start([
+        Play::Break(Break::BeforeAnswer, json!({})),
+        status(529, "overloaded_error", "played"),
+        Play::Stream("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"played\"}}\n\n".into()),
+        Play::Say(message(text("done"), "end_turn")),
+    ]);
+    let run = tasks(&server, 1, "").call(&["tasks/t000.yaml"]).exit(0);
+    assert!(run.events_of("t000", "call_cut").is_empty());
+    assert_eq!(run.summary()["totals"]["has_estimates"], false);
 }
 
 #[test]

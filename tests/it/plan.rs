@@ -509,9 +509,10 @@ fn what_cannot_be_read_of_an_earlier_run_is_told_and_run_again_and_the_pause_is_
             let mut event: Value = serde_json::from_str(line).unwrap();
             event["at"] = "2020-01-01T00:00:07Z".into();
             event.as_object_mut().unwrap().remove("chain");
-            event.to_string() + "\n"
+            event.to_string()
         });
-        fs::write(&path, lines.collect::<String>()).unwrap();
+        let lines: Vec<String> = lines.collect();
+        fs::write(&path, crate::report::chained(&lines)).unwrap();
     }
     // What was changed and is whole is refused, as long as there is a report that tells how it was.
     let refused = sandbox.call(&[TASKS, "--resume", "run"]).exit(2).stderr();

@@ -9,7 +9,7 @@ use agent_batch::report::junit::{self, Dialect};
 use agent_batch::report::{files, run_dir};
 use proptest::prelude::*;
 
-use crate::report::{fold, hostile, readable, record};
+use crate::report::{chained, fold, hostile, readable, record};
 use crate::sandbox::Sandbox;
 
 /// Deletes the reports of `agent-batch-results`, makes them again from the transcripts, and compares every byte.
@@ -151,9 +151,12 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
     // The last line too: nothing follows that could tell.
     let verdict = edited("\"outcome\":\"completed\"", "\"outcome\":\"failed\"");
     let denial = edited("\"allowed\":false", "\"allowed\":true");
+    // Nothing of it continues a chain, the verdict neither.
+    let stripped = joined(&unchained);
     let changed = [
         verdict,
         denial,
+        stripped,
         joined(&dropped),
         joined(&moved),
         joined(&twice),
@@ -175,14 +178,60 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
             );
         }
     }
-    // As an earlier version wrote it, and as it was. There is no report then that tells how it ended.
-    for text in [joined(&unchained), whole] {
+    // As it was. There is no report then that tells how it ended.
+    fs::write(&path, whole).unwrap();
+    fs::remove_file(sandbox.path().join("agent-batch-results/summary.json")).unwrap();
+    sandbox.call(&["report", "agent-batch-results"]).exit(0);
+    sandbox
+        .call(&["show", "agent-batch-results/task/1"])
+        .exit(0);
+}
+
+#[test]
+fn a_failure_that_is_made_a_pass_never_passes_with_or_without_a_chain() {
+    let sandbox = Sandbox::new()
+        .task("checks: [{ reply: { contains: never } }]")
+        .script("replies:\n  - text: Done.\n");
+    sandbox.run().exit(1);
+    let directory = sandbox.path().join("agent-batch-results");
+    let path = directory.join(run_dir::transcript("task", 1));
+    let forged = fs::read_to_string(&path)
+        .unwrap()
+        .replace("check_failed", "completed");
+    let lines = forged.lines();
+    let stripped: Vec<String> = lines
+        .map(|line| line.split(",\"chain\"").next().unwrap().to_owned() + "}")
+        .collect();
+    // Nobody else tells how it was.
+    let remove_summary = || {
+        let _ = fs::remove_file(directory.join("summary.json"));
+    };
+    let anew = chained(&stripped);
+    for (text, told) in [
+        (stripped.join("\n") + "\n", "it has no `chain`"),
+        (
+            anew,
+            "it says `completed`, and the events before it come to `check_failed`",
+        ),
+    ] {
         fs::write(&path, text).unwrap();
-        fs::remove_file(sandbox.path().join("agent-batch-results/summary.json")).unwrap();
-        sandbox.call(&["report", "agent-batch-results"]).exit(0);
-        sandbox
-            .call(&["show", "agent-batch-results/task/1"])
-            .exit(0);
+        remove_summary();
+        let report = sandbox.call(&["report", "agent-batch-results"]).exit(3);
+        assert!(
+            report.everything().contains(told),
+            "{}",
+            report.everything()
+        );
+        for arguments in [&["show"][..], &["export", "--format", "stream-json"]] {
+            let shown = [arguments, &["agent-batch-results/task/1"]].concat();
+            sandbox.call(&shown).exit(3);
+        }
+        remove_summary();
+        // The verdict is no verdict, so the task is run again.
+        let resumed = sandbox.call(&["tasks/task.yaml", "--resume", "agent-batch-results"]);
+        let resumed = resumed.exit(1);
+        assert!(resumed.stderr().contains(told), "{}", resumed.stderr());
+        fs::remove_dir_all(directory.join("task/2")).unwrap();
     }
 }
 

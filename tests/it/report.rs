@@ -33,6 +33,7 @@ use agent_batch::report::{
 use agent_batch::usage::{Usage, Usd};
 use proptest::prelude::*;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::datetime;
 
@@ -368,6 +369,15 @@ pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
             continue;
         }
         let odd = call(HOSTILE, HOSTILE, json!({HOSTILE: HOSTILE}));
+        let result = match outcome {
+            Outcome::Completed => CheckResult::Passed,
+            Outcome::CheckError => CheckResult::Errored,
+            _ => CheckResult::Failed,
+        };
+        let answer = match outcome {
+            Outcome::Denied => ToolResultKind::Denied,
+            _ => ToolResultKind::Error,
+        };
         let Kind::TaskStarted(mut start) = started(&file, HOSTILE) else {
             unreachable!()
         };
@@ -398,7 +408,7 @@ pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
                 duration_ms: 1,
             })))
             .then(decided(1, &odd, index % 2 == 0, HOSTILE))
-            .then(answered(1, &odd, ToolResultKind::Error, HOSTILE))
+            .then(answered(1, &odd, answer, HOSTILE))
             .then(Kind::WorkspaceCompared(Box::new(WorkspaceCompared {
                 changes: vec![Change {
                     path: HOSTILE.into(),
@@ -406,10 +416,7 @@ pub(crate) fn hostile() -> (RunPlan, Vec<Event>) {
                 }],
                 ..WorkspaceCompared::default()
             })))
-            .then(check(
-                CheckResult::Failed,
-                &format!("{HOSTILE}\n").repeat(200),
-            ));
+            .then(check(result, &format!("{HOSTILE}\n").repeat(200)));
         if outcome != Outcome::Unfinished {
             let Kind::TaskFinished(mut end) = finished(stop_of(outcome), outcome, HOSTILE) else {
                 unreachable!()
@@ -446,6 +453,26 @@ pub(crate) fn record(directory: &Path, plan: &RunPlan, events: &[Event]) {
             transcript::Writer::create(&path).unwrap()
         });
         writer.accept(event).unwrap();
+    }
+}
+
+/// Lines without a chain as a run would write them, by what the documentation says of the chain.
+pub(crate) fn chained(lines: &[impl AsRef<str>]) -> String {
+    let mut link = Link::default();
+    lines.iter().map(|line| link.line(line.as_ref())).collect()
+}
+
+/// Chains lines that come one by one.
+#[derive(Default)]
+pub(crate) struct Link(String);
+
+impl Link {
+    pub(crate) fn line(&mut self, line: &str) -> String {
+        let open = line.trim_end().strip_suffix('}').unwrap();
+        let digest = Sha256::new().chain_update(&self.0).chain_update(open);
+        let digest = digest.finalize();
+        self.0 = agent_batch::text::hex(&digest[..16]);
+        format!("{open},\"chain\":\"{}\"}}\n", self.0)
     }
 }
 
@@ -1005,10 +1032,12 @@ fn a_full_disk_is_an_error_that_names_the_transcript() {
 #[test]
 fn garbage_lines_are_reported_with_their_number_and_skipped() {
     let (_, events) = readable();
-    let line = |event: &Event| serde_json::to_string(event).unwrap();
-    let later = line(&events[1]).replacen("\"v\":1", "\"v\":99", 1);
-    let unknown = line(&events[1]).replacen("\"prompt_appended\"", "\"from_the_future\"", 1);
-    let mut text = format!("{}\n\nnot json\n{later}\n{unknown}\n", line(&events[0])).into_bytes();
+    let mut link = Link::default();
+    let [first, second] = [0, 1].map(|n| serde_json::to_string(&events[n]).unwrap());
+    let first = link.line(&first);
+    let later = second.replacen("\"v\":1", "\"v\":99", 1);
+    let unknown = link.line(&second.replacen("\"prompt_appended\"", "\"from_the_future\"", 1));
+    let mut text = format!("{first}\nnot json\n{later}\n{unknown}").into_bytes();
     text.extend(b"\xff\xfe{}\n{\"v\":1");
     let items: Vec<_> = transcript::Reader::new(Path::new("t.jsonl"), text.as_slice()).collect();
     let lines: Vec<u64> = items
@@ -1048,7 +1077,6 @@ fn a_second_verdict_behind_the_end_does_not_count() {
     let directory = tempfile::tempdir().unwrap();
     record(directory.path(), &plan, &events);
     let path = directory.path().join(run_dir::transcript("pushes", 1));
-    // As an earlier version wrote it: without a chain.
     let text = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<serde_json::Value> = text
         .lines()
@@ -1056,15 +1084,16 @@ fn a_second_verdict_behind_the_end_does_not_count() {
         .collect();
     let mut forged = lines.last().unwrap().clone();
     assert_eq!(forged["type"], "task_finished");
-    forged["outcome"] = json!("completed");
     forged["seq"] = json!(forged["seq"].as_u64().unwrap() + 1);
     lines.push(forged);
-    let mut unchained = String::new();
-    for line in &mut lines {
-        line.as_object_mut().unwrap().remove("chain");
-        unchained.push_str(&format!("{line}\n"));
-    }
-    fs::write(&path, unchained).unwrap();
+    let lines: Vec<String> = lines
+        .iter_mut()
+        .map(|line| {
+            line.as_object_mut().unwrap().remove("chain");
+            line.to_string()
+        })
+        .collect();
+    fs::write(&path, chained(&lines)).unwrap();
     let loaded = run_dir::load(directory.path()).unwrap();
     let pushes = loaded.summary.task("pushes").unwrap();
     assert_eq!(pushes.verdict(), Verdict::Failed);

@@ -8,7 +8,7 @@
 mod prompt;
 mod verdict;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use super::{
 use crate::budget::{Ask, Budget, Limits};
 use crate::event::{CheckResult, Spent};
 use crate::message::{Block, Message};
-use crate::model::{Listener, Model, ModelError, Reply, Request};
+use crate::model::{Bill, Model, ModelError, Reply, Request};
 use crate::usage::Usd;
 
 /// The time limit of a judge that names none.
@@ -176,19 +176,40 @@ impl Check for Judge {
         let Some(model) = context.judges.get(&self.model) else {
             return Finding::errored(format!("there is no model `{}`", clipped(&self.model, 80)));
         };
-        let asked = tokio::time::timeout(self.time_limit, self.ask(model.as_ref(), context));
-        tokio::select! {
+        let bill = OnceLock::new();
+        let asked = tokio::time::timeout(self.time_limit, self.ask(model.as_ref(), context, &bill));
+        let mut finding = tokio::select! {
             finding = asked => finding.unwrap_or_else(|_| Finding::errored(format!(
                 "the judge gave no answer within {}",
                 TimeSpan(self.time_limit)
             ))),
             () = context.cancel.cancelled() => Finding::errored("the run was interrupted"),
+        };
+        if let Some(bill) = bill.get() {
+            bill.drop_call();
+            // What was cut off counts too.
+            let budget = bill.budget();
+            let mut usage = budget.spent();
+            let mut cost = budget.cost();
+            if let Some(replied) = finding.spent {
+                usage += replied.usage;
+                cost = cost
+                    .zip(replied.cost)
+                    .map(|(cost, more)| cost.saturating_add(more));
+            }
+            finding.spent = (usage.total() > 0).then_some(Spent { usage, cost });
         }
+        finding
     }
 }
 
 impl Judge {
-    async fn ask(&self, model: &dyn Model, context: &CheckContext<'_>) -> Finding {
+    async fn ask(
+        &self,
+        model: &dyn Model,
+        context: &CheckContext<'_>,
+        bill: &OnceLock<Bill>,
+    ) -> Finding {
         let facts = model.facts();
         if self.max_cost.is_some() && facts.is_none() {
             return Finding::errored(
@@ -213,39 +234,37 @@ impl Judge {
                 return Finding::errored(format!("the judge's budget is too small: {exceeded}"));
             }
         };
-        let hold = match &context.purse {
-            None => None,
-            Some(purse) => {
-                // A token has at least a byte; JSON escapes are the provider's affair and no tokens.
-                let input = ENVELOPE_TOKENS + (prompt::SYSTEM.len() + shown.len()) as u64;
-                let ask = Ask {
-                    input,
-                    input_unmeasured: input,
-                    output: reservation.max_tokens,
-                    price: facts.map(|facts| facts.price),
-                };
-                match purse.hold(&ask).await {
-                    Ok(hold) => {
-                        reservation.lower(hold.output);
-                        Some(hold)
-                    }
-                    Err(exceeded) => {
-                        return Finding::errored(format!("the judge was not asked: {exceeded}"));
-                    }
-                }
-            }
+        // A token has at least a byte; JSON escapes are the provider's affair and no tokens.
+        let input = ENVELOPE_TOKENS + (prompt::SYSTEM.len() + shown.len()) as u64;
+        let ask = Ask {
+            input,
+            input_unmeasured: input,
+            output: reservation.max_tokens,
+            price: facts.map(|facts| facts.price),
         };
+        let held = match &context.purse {
+            None => None,
+            Some(purse) => match purse.hold(&ask).await {
+                Ok(hold) => {
+                    reservation.lower(hold.output);
+                    Some((Arc::clone(purse), hold))
+                }
+                Err(exceeded) => {
+                    return Finding::errored(format!("the judge was not asked: {exceeded}"));
+                }
+            },
+        };
+        let bill = bill.get_or_init(|| Bill::new(budget.clone(), reservation, estimate, ask, held));
         let request = Request {
             system: prompt::SYSTEM,
             messages: &[Message::user(shown)],
             tools: &[],
             max_tokens: reservation.max_tokens,
         };
-        let reply = model.reply(request, &Deaf).await;
-        match (hold, &reply) {
-            (Some(hold), Ok(reply)) => hold.settle(&reply.usage),
-            (Some(hold), Err(_)) => hold.release(),
-            (None, _) => {}
+        let reply = model.reply(request, bill).await;
+        match &reply {
+            Ok(reply) => bill.settle(&reply.usage),
+            Err(_) => bill.give_up(),
         }
         match reply {
             Ok(reply) => {
@@ -260,6 +279,7 @@ impl Judge {
                 }
             }
             Err(ModelError { message, .. }) => {
+                let message = bill.refused().map_or(message, |exceeded| exceeded.message);
                 Finding::errored(format!("the judge could not be asked: {message}"))
             }
         }
@@ -295,15 +315,6 @@ impl Judge {
         let one_line = message.replace(['\n', '\r'], " ");
         Finding::of(result, &one_line)
     }
-}
-
-/// Nobody looks on while a judge thinks.
-struct Deaf;
-
-impl Listener for Deaf {
-    fn text(&self, _: &str) {}
-
-    fn retried(&self, _: u32, _: Duration, _: &str) {}
 }
 
 #[cfg(test)]

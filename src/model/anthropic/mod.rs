@@ -145,6 +145,7 @@ impl Anthropic {
         pass: Option<&Pass>,
         listener: &dyn Listener,
     ) -> Result<Reply, Failure> {
+        listener.sent();
         let sent = self.client.execute(call);
         let patience = if self.settings.streaming {
             self.settings.idle_timeout
@@ -167,10 +168,16 @@ impl Anthropic {
         }
         let kind = header(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default();
         let mut reply = if kind.starts_with("text/event-stream") {
+            listener.begun();
             self.streamed(&mut response, listener).await?
         } else if kind.starts_with("application/json") {
+            listener.begun();
             let body = http::body(&mut response, ANSWER_LIMIT, self.settings.idle_timeout).await?;
-            let reply = whole::reply(&body, &self.id)?;
+            let reply = whole::reply(&body, &self.id).inspect_err(|_| {
+                if whole::is_error(&body) {
+                    listener.declined();
+                }
+            })?;
             for text in reply.content.iter().filter_map(Block::as_text) {
                 listener.text(text);
             }
@@ -214,7 +221,14 @@ impl Anthropic {
             }
             let pushed = decoder.push(&chunk);
             while let Some(event) = decoder.pull() {
-                match assembly.take(&event, &self.id)? {
+                let heard = assembly.take(&event, &self.id).inspect_err(|_| {
+                    if !assembly.has_begun() && event.name == "error" {
+                        listener.declined();
+                    }
+                })?;
+                let (usage, is_whole) = assembly.counted();
+                listener.counted(&usage, is_whole);
+                match heard {
                     Heard::Nothing => {}
                     Heard::Progress => progress.set(tokio::time::sleep(limit)),
                     Heard::Text(piece) => {
@@ -262,7 +276,7 @@ impl Model for Anthropic {
 
     async fn reply(
         &self,
-        request: Request<'_>,
+        mut request: Request<'_>,
         listener: &dyn Listener,
     ) -> Result<Reply, ModelError> {
         let mut call = self.call(&request)?;
@@ -282,6 +296,7 @@ impl Model for Anthropic {
                 }
                 Err(failure) => failure.without(self.settings.key.expose()),
             };
+            listener.failed(&failure.error.message);
             was_refused = failure.is_for_load;
             let wait = tries.after(failure, random());
             let delay = wait.as_ref().map_or(Duration::ZERO, |wait| wait.delay);
@@ -297,6 +312,14 @@ impl Model for Anthropic {
                 None => false,
             };
             let wait = wait?;
+            let Some(granted) = listener.again(request.max_tokens).await else {
+                return Err(ModelError {
+                    kind: ModelErrorKind::Api,
+                    message: wait.reason,
+                });
+            };
+            let is_shorter = granted < request.max_tokens;
+            request.max_tokens = granted.min(request.max_tokens);
             listener.retried(wait.attempt, delay, &wait.reason);
             // What the gate makes all calls wait for, this one waits for there.
             if !is_gated {
@@ -304,8 +327,8 @@ impl Model for Anthropic {
                 tokio::time::sleep(delay).await;
             }
             call = match next {
-                Some(next) => next,
-                None => self.call(&request)?,
+                Some(next) if !is_shorter => next,
+                _ => self.call(&request)?,
             };
         }
     }

@@ -7,6 +7,7 @@ use crate::message::Block;
 use crate::model::Reply;
 use crate::model::failure::Failure;
 use crate::model::sse::Event;
+use crate::usage::Usage;
 
 /// Most blocks of one reply.
 const MOST_BLOCKS: usize = 4096;
@@ -17,6 +18,8 @@ pub(super) struct Assembly {
     reply: Reply,
     open: Option<OpenBlock>,
     started: bool,
+    /// The last counts came.
+    is_counted: bool,
     ended: bool,
 }
 
@@ -68,6 +71,8 @@ impl Assembly {
                 }
                 if let Some(counts) = data.get("usage") {
                     whole::count(&mut self.reply.usage, counts);
+                    self.is_counted = self.reply.stop_reason.is_some()
+                        && counts.get("output_tokens").is_some_and(Value::is_u64);
                 }
                 Ok(Heard::Progress)
             }
@@ -81,6 +86,16 @@ impl Assembly {
             )),
             _ => Ok(Heard::Nothing),
         }
+    }
+
+    /// Whether the message has a beginning.
+    pub(super) fn has_begun(&self) -> bool {
+        self.started
+    }
+
+    /// The counts so far, and whether they are the last, which come with the reason why the message stopped.
+    pub(super) fn counted(&self) -> (Usage, bool) {
+        (self.reply.usage, self.is_counted)
     }
 
     /// The reply.

@@ -50,6 +50,12 @@ pub(super) fn reply(body: &[u8], model: &str) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
+/// Whether a body is the API's error and no message.
+pub(super) fn is_error(body: &[u8]) -> bool {
+    let body: Option<Value> = serde_json::from_slice(body).ok();
+    body.is_some_and(|body| body.get("error").is_some_and(Value::is_object))
+}
+
 fn with_checked_input(mut block: Value, ambiguous: bool) -> Value {
     let is_call = block.get("type").and_then(Value::as_str) == Some("tool_use");
     if is_call && let Some(found) = block.get_mut("input") {

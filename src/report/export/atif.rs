@@ -296,6 +296,11 @@ impl<W: Write> Exporter for Atif<W> {
                 let retry = json!({ "try": attempt, "delay_ms": delay_ms, "reason": reason });
                 keep(&mut self.ahead.retries, retry);
             }
+            Kind::CallCut(cut) => {
+                self.usage = cut.total_usage;
+                self.cost = cut.total_cost;
+                keep(&mut self.ahead.retries, json!({ "cut_off": cut }));
+            }
             Kind::AssistantReplied(replied) => self.replied(event, replied)?,
             Kind::HookFinished(hook) => self.note(|notes| &mut notes.hooks, json!(hook)),
             Kind::ToolDecided(decided) => self.decided(decided),

@@ -344,6 +344,17 @@ impl<W: Write> Exporter for StreamJson<W> {
                 });
                 self.notice(event, "api_retry", "warning", reason, more)
             }
+            Kind::CallCut(cut) => {
+                self.usage = cut.total_usage;
+                self.cost = cut.total_cost;
+                self.notice(
+                    event,
+                    "call_cut",
+                    "warning",
+                    &cut.reason,
+                    json!({ "usage": cut.usage }),
+                )
+            }
             Kind::AssistantReplied(replied) => self.replied(event, replied),
             Kind::HookFinished(hook) => self.hook(event, hook),
             Kind::ToolDecided(decided) => self.decided(event, decided),

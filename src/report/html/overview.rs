@@ -107,7 +107,7 @@ fn sums(summary: &Summary, totals: &Totals) -> Markup {
             }
             li { strong { (totals.steps) } @if totals.steps == 1 { " step" } @else { " steps" } }
             li { strong { (text::tokens(totals.usage.total())) } " tokens" }
-            li { @if totals.cost_is_partial { "at least " } strong { (totals.cost) } }
+            li { @if totals.cost_is_partial { "at least " } @else if totals.has_estimates { "at most " } strong { (totals.cost) } }
             li { strong { (text::duration(summary.elapsed())) } }
         }
     }

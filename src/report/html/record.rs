@@ -168,6 +168,10 @@ impl Fold {
                 let retry = format!("try {attempt} failed: {}", line(reason, SENTENCE));
                 push(&mut self.step(*step).retries, retry);
             }
+            Kind::CallCut(cut) => {
+                let said = format!("cut off: {}", line(&cut.reason, SENTENCE));
+                push(&mut self.step(cut.step).retries, said);
+            }
             Kind::AssistantReplied(replied) => self.step(replied.step).replied(replied),
             Kind::HookFinished(hook) => return self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),

@@ -69,6 +69,7 @@ impl<'a> Filtering<'a> {
             Kind::StepStarted { step, .. } | Kind::ModelRetried { step, .. } => {
                 self.step = Some(*step);
             }
+            Kind::CallCut(cut) => self.step = Some(cut.step),
             Kind::AssistantReplied(replied) => {
                 self.step = Some(replied.step);
                 self.calls = replied
@@ -126,7 +127,7 @@ fn is_denial(kind: &Kind) -> bool {
 
 fn is_error(kind: &Kind) -> bool {
     match kind {
-        Kind::ModelRetried { .. } => true,
+        Kind::ModelRetried { .. } | Kind::CallCut(_) => true,
         Kind::HookFinished(hook) => hook.result == HookResult::Failed,
         Kind::ConnectionFinished(connection) => connection.result == ConnectionResult::Failed,
         Kind::CheckFinished(check) => check.result != CheckResult::Passed,

@@ -12,8 +12,9 @@ use super::account::{bypass_warning, cost};
 use super::transcript::{Damage, Ending};
 use super::{is_bypass, sandbox, verdict_word};
 use crate::event::{
-    AssistantReplied, CheckResult, ConnectionFinished, ConnectionResult, Event, HookFinished,
-    HookResult, Kind, TaskFinished, TaskStarted, ToolDecided, ToolFinished, ToolResultKind,
+    AssistantReplied, CallCut, CheckResult, ConnectionFinished, ConnectionResult, Event,
+    HookFinished, HookResult, Kind, TaskFinished, TaskStarted, ToolDecided, ToolFinished,
+    ToolResultKind,
 };
 use crate::outcome::{Verdict, signal_name};
 use crate::text::{self, workflow};
@@ -191,6 +192,7 @@ impl<W: Write> Screen<'_, W> {
                     &format!("  try {attempt} failed, next in {delay}: {reason}"),
                 )
             }
+            Kind::CallCut(cut) => self.cut(cut),
             Kind::AssistantReplied(replied) => self.replied(replied),
             Kind::HookFinished(hook) => self.hook(hook),
             Kind::ToolDecided(decided) => self.decided(decided),
@@ -283,6 +285,16 @@ impl<W: Write> Screen<'_, W> {
             self.say(Paint::Bad, &warning)?;
         }
         Ok(())
+    }
+
+    fn cut(&mut self, cut: &CallCut) -> io::Result<()> {
+        let line = format!(
+            "  cut off, booked with {}{} tokens: {}",
+            if cut.is_estimate { "at most " } else { "" },
+            text::tokens(cut.usage.total()),
+            text::one_line(&cut.reason, 600)
+        );
+        self.say(Paint::Bad, &line)
     }
 
     fn replied(&mut self, replied: &AssistantReplied) -> io::Result<()> {

@@ -81,6 +81,7 @@ impl TaskSummary {
         next.earlier_cost_is_partial =
             self.earlier_cost_is_partial || (self.cost.is_none() && self.usage.total() > 0);
         next.earlier_duration_ms = self.all_duration_ms();
+        next.has_estimates = self.has_estimates;
         next.attempt = attempt;
         next.transcript = Some(run_dir::transcript(&next.name, attempt));
         next.attempt_outcome = Outcome::Unfinished;
@@ -125,6 +126,11 @@ impl TaskSummary {
                 self.now(format!(
                     "waiting to call the model again in step {step} after try {attempt}"
                 ));
+            }
+            Kind::CallCut(cut) => {
+                self.usage = cut.total_usage;
+                self.cost = cut.total_cost;
+                self.has_estimates |= cut.is_estimate;
             }
             Kind::AssistantReplied(replied) => self.replied(replied),
             Kind::HookFinished(hook) => self.hook(hook),

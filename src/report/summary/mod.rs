@@ -79,6 +79,8 @@ pub struct Totals {
     pub cost: Usd,
     /// Whether some price is not known, so that `cost` is only a part.
     pub cost_is_partial: bool,
+    /// Whether calls that were cut off are in `usage` and `cost` at the most that they can have cost.
+    pub has_estimates: bool,
 }
 
 impl Summary {
@@ -218,6 +220,7 @@ impl Summary {
                 .cost
                 .saturating_add(task.cost.unwrap_or_default())
                 .saturating_add(task.earlier_cost);
+            totals.has_estimates |= task.has_estimates;
             totals.cost_is_partial |=
                 (task.cost.is_none() && task.usage.total() > 0) || task.earlier_cost_is_partial;
         }

@@ -142,6 +142,8 @@ pub struct TaskSummary {
     pub earlier_cost_is_partial: bool,
     /// Time of earlier attempts, in milliseconds.
     pub earlier_duration_ms: u64,
+    /// Whether tokens and money of all attempts hold calls that were cut off, at the most that they can have cost.
+    pub has_estimates: bool,
     pub(super) repeats: Repeats,
     /// The number that the next event of the attempt has.
     pub(super) next_seq: u64,
@@ -214,6 +216,7 @@ impl TaskSummary {
             earlier_cost: Usd::ZERO,
             earlier_cost_is_partial: false,
             earlier_duration_ms: 0,
+            has_estimates: false,
             repeats: Repeats::default(),
             next_seq: 0,
             standing: TrialsSoFar::default(),

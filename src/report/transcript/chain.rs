@@ -1,8 +1,7 @@
 //! The chain of a transcript's lines: each ends with a hash over itself and over the hash of the line before.
 //!
 //! A line that was edited, dropped, inserted or moved does not continue the chain. There is no key in it: whoever writes
-//! every line after the change anew has a whole chain again. Transcripts from before there was a chain have none in any
-//! line, and are read as they are.
+//! every line after the change anew has a whole chain again. A line without a hash is none that was written.
 
 use sha2::{Digest as _, Sha256};
 
@@ -40,21 +39,14 @@ impl Chain {
     }
 }
 
-/// What is known of the chain, while lines are read.
+/// What is known of the chain, while lines are read: the hash that the next line continues; `None` behind a line that could
+/// not be read.
 #[derive(Debug)]
-pub(super) struct Check {
-    /// Whether the lines so far are chained; `None` before the first.
-    chained: Option<bool>,
-    /// The hash that the next line continues; `None` behind a line that could not be read.
-    before: Option<String>,
-}
+pub(super) struct Check(Option<String>);
 
 impl Default for Check {
     fn default() -> Self {
-        Self {
-            chained: None,
-            before: Some(String::new()),
-        }
+        Self(Some(String::new()))
     }
 }
 
@@ -62,18 +54,9 @@ impl Check {
     /// Looks at a line that is an event, without its line feed; the error says what is wrong with it.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), &'static str> {
         let Some((content, hash)) = split(line.trim_ascii_end()) else {
-            if self.chained == Some(true) {
-                return Err("it has no `chain`, and the lines before it have one");
-            }
-            self.chained = Some(false);
-            return Ok(());
+            return Err("it has no `chain`, and every line that a run writes has one");
         };
-        if self.chained == Some(false) {
-            return Err("it has a `chain`, and the lines before it have none");
-        }
-        self.chained = Some(true);
-        let before = self.before.replace(hash.to_owned());
-        match before {
+        match self.0.replace(hash.to_owned()) {
             Some(before) if next(&before, content) != hash => Err(
                 "it does not continue the chain: it was edited, or a line before it was dropped, inserted or moved",
             ),
@@ -83,7 +66,7 @@ impl Check {
 
     /// A line that could not be read; what follows it cannot be checked against it.
     pub(super) fn lost(&mut self) {
-        self.before = None;
+        self.0 = None;
     }
 }
 
@@ -163,14 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_in_only_some_lines_is_none() {
+    fn a_line_without_a_chain_is_none_that_was_written() {
         let mut without = lines(3);
         without[1] = b"{\"seq\":1}".to_vec();
         assert_eq!(wrong(&without), [1, 2]);
         without[0] = b"{\"seq\":0}".to_vec();
-        assert_eq!(wrong(&without), [2]);
         without[2] = b"{\"seq\":2}".to_vec();
-        assert!(wrong(&without).is_empty());
+        assert_eq!(wrong(&without), [0, 1, 2]);
     }
 
     #[test]

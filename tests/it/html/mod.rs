@@ -24,8 +24,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::report::{
-    START, Script, answered, call, decided, finished, fold, hostile, planned, prompt, readable,
-    record, replied, started, step,
+    Link, START, Script, answered, call, decided, finished, fold, hostile, planned, prompt,
+    readable, record, replied, started, step,
 };
 use crate::sandbox::Sandbox;
 use agent_batch::outcome::{Outcome, Stop};
@@ -248,10 +248,11 @@ fn long(directory: &Path, steps: u32, denied: u32) -> (RunPlan, Vec<Event>) {
         .events;
     record(directory, &plan, &counted);
     let path = directory.join(run_dir::transcript("long", 1));
-    // Without a chain, as lines are copied here.
     let mut file = BufWriter::new(File::create(path).unwrap());
+    let mut chain = Link::default();
     for event in &counted {
-        writeln!(file, "{}", serde_json::to_string(event).unwrap()).unwrap();
+        let line = chain.line(&serde_json::to_string(event).unwrap());
+        file.write_all(line.as_bytes()).unwrap();
     }
     let output = "a line of output <b> & more\n".repeat(1100);
     let lines = |number: u32, is_denied: bool| {
@@ -277,7 +278,9 @@ fn long(directory: &Path, steps: u32, denied: u32) -> (RunPlan, Vec<Event>) {
         } else {
             usual.replace("777777", &number.to_string())
         };
-        file.write_all(written.as_bytes()).unwrap();
+        for line in written.lines() {
+            file.write_all(chain.line(line).as_bytes()).unwrap();
+        }
     }
     file.flush().unwrap();
     (plan, counted)
