@@ -168,11 +168,7 @@ impl Budget {
         before: &Reservation,
         estimated_input: u64,
     ) -> Result<Reservation, Exceeded> {
-        let again = self.fit(
-            before.max_tokens,
-            estimated_input,
-            self.rooms(estimated_input, false),
-        )?;
+        let again = self.fit(before.max_tokens, estimated_input, false)?;
         Ok(Reservation {
             clamped_by: again.clamped_by.or(before.clamped_by),
             ..again
