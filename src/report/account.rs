@@ -57,7 +57,12 @@ pub fn write(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             out,
             &format!("{}: {}", verdict_word(task.verdict()), name(task)),
         )?;
-        for line in details(task, &summary.dir) {
+        let lines = if task.excuse().is_some() {
+            excused(task)
+        } else {
+            details(task, &summary.dir)
+        };
+        for line in lines {
             write_line(out, &format!("  {line}"))?;
         }
     }
@@ -117,10 +122,14 @@ fn name(task: &TaskSummary) -> String {
     )
 }
 
-/// What a person needs to act on a task, as lines in which everything shows. They hold foreign
-/// text; whoever prints them escapes them for the place.
-#[must_use]
-pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
+/// Of a failure that does not count a log says what it was and why; the reports have the rest.
+fn excused(task: &TaskSummary) -> Vec<String> {
+    let mut lines = vec![outcome_line(task)];
+    lines.extend(comparison_lines(task));
+    lines
+}
+
+fn outcome_line(task: &TaskSummary) -> String {
     // What a denial says is told once, with the denial.
     let message = if is_told_by_denial(task) {
         let calls = text::plural(task.denials.total, "call");
@@ -128,7 +137,14 @@ pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
     } else {
         text::one_line(&task.message, LINE)
     };
-    let mut lines = vec![format!("{}: {message}", task.outcome.name())];
+    format!("{}: {message}", task.outcome.name())
+}
+
+/// What a person needs to act on a task, as lines in which everything shows. They hold foreign
+/// text; whoever prints them escapes them for the place.
+#[must_use]
+pub fn details(task: &TaskSummary, dir: &str) -> Vec<String> {
+    let mut lines = vec![outcome_line(task)];
     if is_bypass(&task.mode) {
         lines.push(bypass_warning(&task.mode));
     }
@@ -472,7 +488,11 @@ pub fn asides(summary: &Summary) -> Vec<String> {
         told.then(|| format!("{}: {flaky}{}", task.name, task.message))
     });
     let mut lines: Vec<String> = of_attempts.take(TOLD).collect();
-    let told_in_full: Vec<&str> = summary.notable().map(|task| task.name.as_str()).collect();
+    let told_in_full: Vec<&str> = summary
+        .notable()
+        .into_iter()
+        .map(|task| task.name.as_str())
+        .collect();
     let others = summary.tasks.iter().filter(passed);
     let others = others.filter(|task| !told_in_full.contains(&task.name.as_str()));
     lines.extend(others.filter_map(quietly).take(TOLD));

@@ -39,6 +39,7 @@ pub mod files;
 pub mod gate;
 pub mod github;
 pub mod gitlab;
+mod headline;
 pub mod html;
 pub mod json;
 pub mod junit;

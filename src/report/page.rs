@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::account::{self, bypass_warning, cost};
 use super::summary::{Summary, TaskSummary};
-use super::{is_bypass, sandbox, verdict_word};
+use super::{headline, is_bypass, sandbox, verdict_word};
 use crate::outcome::Verdict;
 use crate::text::{
     self,
@@ -44,11 +44,7 @@ pub fn comment(summary: &Summary) -> String {
 }
 
 fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) -> String {
-    let totals = summary.totals();
-    page.add(&format!(
-        "## agent-batch: {} of {} tasks passed\n\n",
-        totals.passed, totals.tasks
-    ));
+    page.add(&format!("## agent-batch — {}\n\n", headline::of(summary)));
     // Only numbers and our own words.
     page.add(&format!("{}.\n\n", account::totals_line(summary)));
     for task in summary.tasks.iter().filter(|task| is_bypass(&task.mode)) {
@@ -74,20 +70,19 @@ fn write(summary: &Summary, mut page: Page, in_table: fn(&TaskSummary) -> bool) 
             "| verdict | task | outcome | model | mode | steps | denials | tokens | cost | time |\n",
         );
         page.add("|---|---|---|---|---|---:|---:|---:|---:|---:|\n");
-        let rows = summary.tasks.iter().filter(|task| in_table(task)).map(row);
-        rows_left_out = rows.filter(|row| !page.add(row)).count();
+        let rows = summary.ranked().into_iter().filter(|task| in_table(task));
+        rows_left_out = rows.filter(|task| !page.add(&row(task))).count();
         page.add("\n");
     }
     // Many tasks share the room, rather than that the first ones take it all.
-    let share = page.room() / summary.notable().count().max(1);
+    let notable = summary.notable();
+    let share = page.room() / notable.len().max(1);
     let room = share.saturating_sub(NOTE).clamp(LEAST, SECTION);
-    let sections = summary
-        .notable()
-        .map(|task| section(task, &summary.dir, room));
-    let sections_left_out = sections
-        .filter(|section| {
+    let sections_left_out = notable
+        .into_iter()
+        .filter(|task| {
             page.add("\n");
-            !page.add(section)
+            !page.add(&section(task, &summary.dir, room))
         })
         .count();
     page.unused(summary);
@@ -163,9 +158,11 @@ impl Page {
     }
 }
 
-fn mark(verdict: Verdict) -> &'static str {
-    match verdict {
+fn mark(task: &TaskSummary) -> &'static str {
+    match task.verdict() {
         Verdict::Passed => "✅",
+        // It does not fail the run.
+        Verdict::Failed if task.excuse().is_some() => "🟨",
         Verdict::Failed => "❌",
         Verdict::Errored => "⚠️",
         Verdict::Skipped => "⏭️",
@@ -178,7 +175,7 @@ fn row(task: &TaskSummary) -> String {
     verdict.extend(account::marks(task));
     format!(
         "| {} {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
-        mark(task.verdict()),
+        mark(task),
         verdict.join(", "),
         short(&task.name),
         task.outcome.name(),

@@ -156,7 +156,9 @@ pub fn load(
     }
     if let Some(project) = project.as_ref().filter(|_| findings.errors.is_empty()) {
         let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
-        project.review(&names, options.today, &mut findings);
+        seen.extend(project_path);
+        let are_all = are_all_beside_one_another(&seen);
+        project.review(&names, are_all, options.today, &mut findings);
     }
     if findings.errors.is_empty() {
         Ok(Loaded {
@@ -201,6 +203,20 @@ fn open(file: &TaskFile, findings: &mut Findings) -> Option<Document> {
 fn is_script(file: &TaskFile, document: &Document) -> bool {
     let names_model = document.tree.get(&TreePath::root().key("model")).is_some();
     !names_model && Script::parse(&file.display, document.text()).is_ok()
+}
+
+/// Whether no task file lies beside these that is none of them. Where some were chosen, nothing can be said of tasks that are
+/// not among them.
+fn are_all_beside_one_another(files: &HashSet<PathBuf>) -> bool {
+    let directories: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    directories.iter().all(|directory| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut beside = entries.map(|entry| entry.path()).filter(|path| {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            matches!(ending, Some("yaml" | "yml")) && path.is_file()
+        });
+        beside.all(|path| std::fs::canonicalize(&path).is_ok_and(|path| files.contains(&path)))
+    })
 }
 
 /// The file itself, behind whatever links lead to it.

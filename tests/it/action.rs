@@ -246,7 +246,7 @@ fn the_action_tells_results_outputs_and_summary() {
     let sandbox = repository();
     let (passed, lines) = job(&act, &sandbox, "passing");
     assert!(passed);
-    assert!(said(&lines, "summary").contains("2 of 2 tasks passed"));
+    assert!(said(&lines, "summary").contains("Passed: all 2 tasks"));
     let outputs = said(&lines, "set-output");
     assert!(
         outputs.contains("\"conclusion\"") && outputs.contains("success"),
@@ -254,7 +254,7 @@ fn the_action_tells_results_outputs_and_summary() {
     );
     let (passed, lines) = job(&act, &sandbox, "gating");
     assert!(!passed, "the job ends with the run's exit code");
-    assert!(said(&lines, "summary").contains("0 of 3 tasks passed"));
+    assert!(said(&lines, "summary").contains("Failed: 3 of 3 tasks"));
     let checked = lines.iter().any(|line| {
         line["stepResult"] == "success"
             && line["step"]
@@ -355,6 +355,7 @@ fn workflows_are_as_actionlint_wants_them() {
             ".github/workflows/audit.yml",
             ".github/workflows/ci.yml",
             "docs/ci/github.yml",
+            "docs/ci/github-nightly.yml",
         ])
         .output()
         .unwrap();

@@ -125,14 +125,20 @@ fn pages_for_reviewers_tell_what_is_new_and_what_does_not_count() {
     for page in ["summary.md", "comment.md"] {
         let page = run.read(&format!("agent-batch-results/{page}"));
         for said in [
-            "failed, broken | `broken`",
-            "failed, still failing, quarantined | `failing`",
+            "❌ failed, broken | `broken`",
+            "🟨 failed, still failing, quarantined | `failing`",
             "1 broken, 1 fixed, 1 still failing",
             "1 failure in quarantine, which does not count",
         ] {
             assert!(page.contains(said), "{said}\n{page}");
         }
+        let place = |text| page.find(text).unwrap();
+        assert!(place("| `broken` |") < place("| `failing` |"), "{page}");
     }
+    let account = run.stdout();
+    let (_, excused) = account.split_once("failed: failing").unwrap();
+    assert!(excused.contains("in quarantine until"), "{account}");
+    assert!(!excused.contains("transcript:"), "{account}");
     let report = run.read("agent-batch-results/gl-code-quality-report.json");
     let entries: serde_json::Value = serde_json::from_str(&report).unwrap();
     let severities: Vec<String> = entries
@@ -385,15 +391,22 @@ fn an_entry_of_the_quarantine_that_excuses_no_task_is_told_at_its_line() {
     for args in [&["tasks"][..], &["check", "tasks"]] {
         let said = sandbox.call(args).exit(0).stderr();
         for told in [
-            "`flakey` matches none of the 2 tasks that were read\n",
+            "`flakey` matches no task (2 tasks read)\n",
             "agent-batch.yaml:3:",
-            "`gone` matches none of the 2 tasks that were read, and ended on 2001-01-01",
+            "`gone` matches no task (2 tasks read), and ended on 2001-01-01",
             "agent-batch.yaml:4:",
         ] {
             assert!(said.contains(told), "{told}\n{said}");
         }
         assert!(!said.contains("fla*"), "{said}");
     }
+    // Of one file nobody can say what the tasks of the others are called.
+    let said = sandbox.call(&["check", "tasks/flaky-a.yaml"]).exit(0);
+    assert!(
+        !said.stderr().contains("matches no task"),
+        "{}",
+        said.stderr()
+    );
     let ended = list.replace("9999-12-31", "2001-01-01");
     let said = sandbox
         .file("agent-batch.yaml", ended)

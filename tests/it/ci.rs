@@ -1,5 +1,5 @@
-//! The CI examples in the documents: the commands that stand in them are run with the variables that each system sets. The example for GitHub
-//! is run as a whole, in `action.rs`.
+//! The CI examples in the documents: the commands that stand in them are run with the variables that each system sets. The example of a matrix for
+//! GitHub is run as a whole, in `action.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,9 @@ fn uses(value: &Value, found: &mut Vec<String>) {
 fn the_examples_are_mentioned_and_give_the_action_inputs_that_it_has() {
     let action: Value = serde_yaml::from_str(&documents::read("action.yml")).unwrap();
     let mut found = Vec::new();
-    uses(&documents_of_ci("github.yml").remove(0), &mut found);
+    for example in ["github.yml", "github-nightly.yml"] {
+        uses(&documents_of_ci(example).remove(0), &mut found);
+    }
     for page in documents::all() {
         for block in documents::blocks(&documents::read(&page), "yaml") {
             if block.contains("uses: ") {
@@ -120,6 +122,99 @@ fn the_gitlab_example_runs_and_merges() {
     for path in reports.values() {
         assert!(run.path(path.as_str().unwrap()).exists(), "{path}");
     }
+    // What `allow_failure` lets through: one shard, then all of them have left nothing.
+    sandbox.shell(&format!("rm -r shard-2; {line}")).exit(3);
+    sandbox.shell(&format!("rm -r shard-*; {line}")).exit(2);
+}
+
+/// Stands in for GitHub's command line: `runs` are the identifiers that it lists, `store/` holds the artifact of run 8 alone.
+const GH: &str = r#"#!/bin/sh
+run=$3
+case "$1 $2" in
+"run list") exec cat runs ;;
+"run download") ;;
+*) exit 9 ;;
+esac
+while [ $# -gt 0 ]; do
+  case $1 in
+  --name) name=$2 ;;
+  --dir) to=$2 ;;
+  esac
+  shift
+done
+[ "$run" = 8 ] && mkdir -p "$to" && cp -a "store/$name/." "$to"
+"#;
+
+#[test]
+fn the_nightly_example_compares_each_night_with_the_last_one_that_left_results() {
+    let sandbox = checkout().program("bin/gh", GH).file("runs", "");
+    let workflow = documents_of_ci("github-nightly.yml").remove(0);
+    let steps = workflow["jobs"]["agents"]["steps"].as_array().unwrap();
+    let fetch = steps.iter().find_map(|step| step["run"].as_str()).unwrap();
+    let with = |action: &str| {
+        let of_action = |step: &&Value| step["uses"].as_str().unwrap_or("").starts_with(action);
+        &steps.iter().find(of_action).unwrap()["with"]
+    };
+    let (given, kept) = (
+        with("agent-batch/agent-batch@"),
+        with("actions/upload-artifact@"),
+    );
+    let temp = sandbox.path().join("runner");
+    let place = |input: &str| {
+        let place = given[input].as_str().unwrap();
+        place.replace("${{ runner.temp }}", &temp.display().to_string())
+    };
+    let baseline = place("baseline");
+    assert_eq!(place("history"), baseline);
+    let fetched = || {
+        sandbox.shell(&format!(
+            "rm -rf runner; mkdir runner; export PATH=\"$PWD/bin:$PATH\" GITHUB_REPOSITORY=o/r GITHUB_WORKFLOW=w GITHUB_REF_NAME=main RUNNER_TEMP='{}'\nset -e\n{fetch}",
+            temp.display()
+        ))
+    };
+    let night = |options: &[&str]| {
+        let out = kept["path"].as_str().unwrap();
+        let mut args = vec!["tasks/*.yaml", "--out", out];
+        args.extend(options);
+        let run = sandbox.call(&args);
+        let artifact = format!("store/{}", kept["name"].as_str().unwrap());
+        passed(sandbox.shell(&format!(
+            "rm -rf store; mkdir store; mv '{out}' '{artifact}'; printf '9\\n8\\n7\\n' >runs"
+        )));
+        run
+    };
+    // In the first night there is nothing to fetch, which is no mistake.
+    passed(fetched());
+    assert!(!Path::new(&baseline).exists());
+    passed(night(&[]));
+    let gate = given["gate"].as_str().unwrap();
+    let compared = [
+        "--baseline",
+        &baseline,
+        "--gate",
+        gate,
+        "--history",
+        &baseline,
+    ];
+    // Then a task breaks, and stays so.
+    let path = sandbox.path().join("tasks/two.yaml");
+    let task = fs::read_to_string(&path).unwrap();
+    fs::write(&path, task + "checks: [{ reply: { contains: never } }]\n").unwrap();
+    for code in [1, 0] {
+        passed(fetched());
+        night(&compared).exit(code);
+    }
+    // A list that cannot be had must not pass for a first night.
+    fs::remove_file(sandbox.path().join("runs")).unwrap();
+    assert!(!fetched().output.status.success());
+}
+
+#[test]
+fn the_image_holds_this_program_and_what_it_needs() {
+    let text = documents::read("docs/ci/Dockerfile");
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    assert!(text.contains(&format!("cargo install --locked --git {repository} ")));
+    assert!(text.contains(" bash bubblewrap ca-certificates git "));
 }
 
 #[test]

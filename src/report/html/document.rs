@@ -7,6 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use crate::report::files;
+use crate::report::headline;
 use crate::report::summary::Summary;
 
 /// The style, ours alone.
@@ -33,7 +34,7 @@ fn source(text: &str) -> String {
 
 /// Everything up to the content; [`foot`] closes it.
 pub(super) fn head(summary: &Summary) -> Markup {
-    let title = super::overview::verdict_line(summary);
+    let title = headline::of(summary);
     html! {
         (DOCTYPE)
         (PreEscaped("<html lang=\"en\">"))

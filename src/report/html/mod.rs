@@ -34,7 +34,6 @@ use std::path::Path;
 use maud::{Markup, html};
 
 use super::summary::{Summary, TaskSummary};
-use crate::outcome::{OnDenied, Verdict};
 use crate::text;
 use crate::text::file_name::file_name;
 
@@ -89,19 +88,8 @@ fn in_order(summary: &Summary) -> Vec<Entry<'_>> {
             id: unique(&file_name(&task.name), &mut taken),
         })
         .collect();
-    entries.sort_by_key(|entry| rank(entry.task));
+    entries.sort_by_key(|entry| entry.task.rank());
     entries
-}
-
-fn rank(task: &TaskSummary) -> u8 {
-    match task.verdict() {
-        Verdict::Failed if task.excuse().is_none() => 0,
-        Verdict::Errored => 1,
-        Verdict::Skipped => 2,
-        Verdict::Failed => 3,
-        Verdict::Passed if task.on_denied == OnDenied::Warn && !task.denials.is_empty() => 4,
-        Verdict::Passed => 5,
-    }
 }
 
 /// A name that no other section has. Our own ids begin with a capital, which a file name never does.

@@ -9,55 +9,16 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::{Entry, Page};
-use crate::outcome::{Exit, OnDenied, Verdict, signal_name};
+use crate::outcome::{Exit, OnDenied, Verdict};
 use crate::report::account::{bypass_warning, cost};
 use crate::report::summary::{Baseline, Class, Summary, TaskSummary, Totals};
-use crate::report::{gate, is_bypass, sandbox, verdict_word};
+use crate::report::{gate, headline, is_bypass, sandbox, verdict_word};
 use crate::text::{self, html::line};
 
 /// How many rows the table has.
 const ROWS: usize = 2000;
 /// How many warnings of one kind are shown.
 const NOTICES: usize = 20;
-
-/// What the run came to, in one line of our own words.
-pub(super) fn verdict_line(summary: &Summary) -> String {
-    let totals = summary.totals();
-    // "1 of 1 tasks", as it is one of them all.
-    let all = format!("{} tasks", totals.tasks);
-    match summary.exit() {
-        Exit::Signal(signal) => format!(
-            "Interrupted by {}: {} of {all} passed",
-            signal_name(signal),
-            totals.passed
-        ),
-        Exit::Usage => "Nothing was run".to_owned(),
-        Exit::Passed if totals.failed > 0 => format!(
-            "Passed: {} of {all}, and no failure that counts",
-            totals.passed
-        ),
-        Exit::Passed if totals.tasks == 1 => "Passed: the task".to_owned(),
-        Exit::Passed => format!("Passed: all {all}"),
-        Exit::Failed => match gated(summary) {
-            Some(gated) => format!("Failed: {gated} of {all}, compared with the baseline"),
-            None => format!("Failed: {} of {all}", totals.failed),
-        },
-        Exit::Infrastructure if totals.errors + totals.skipped == 0 => {
-            "Error: the record of this run is damaged".to_owned()
-        }
-        Exit::Infrastructure => format!(
-            "Error: {} of {all} could not be carried out",
-            totals.errors + totals.skipped
-        ),
-    }
-}
-
-/// How many tasks fail the run by the baseline's gate, if there is one.
-fn gated(summary: &Summary) -> Option<usize> {
-    let gate = &summary.baseline.as_ref()?.gate;
-    let fails = summary.tasks.iter().filter(|task| task.fails_run());
-    (!gate.is_empty()).then(|| fails.count())
-}
 
 /// Verdict, sums and warnings.
 pub(super) fn top(summary: &Summary) -> Markup {
@@ -73,7 +34,7 @@ pub(super) fn top(summary: &Summary) -> Markup {
                 "agent-batch"
                 @if let Some(at) = when(summary.plan.started_at) { " · " (at) }
             }
-            h1 { (verdict_line(summary)) }
+            h1 { (headline::of(summary)) }
             (sums(summary, &totals))
             @if let Some(reason) = gate::reason(summary) { p.about { (sentence(&reason)) } }
             @if let Some(baseline) = &summary.baseline { (self::baseline(summary, baseline)) }
@@ -193,7 +154,7 @@ impl Scale {
         Self {
             tokens: most(|task| task.all_usage().total()),
             cost: most(|task| task.all_cost().unwrap_or_default().nanos()),
-            millis: most(|task| task.all_duration_ms()),
+            millis: most(TaskSummary::all_duration_ms),
         }
     }
 }

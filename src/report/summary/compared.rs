@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::record::Kept;
 use super::{Summary, TaskSummary};
-use crate::outcome::{Exit, Outcome, Verdict};
+use crate::outcome::{Exit, OnDenied, Outcome, Verdict};
 use crate::usage::Usd;
 
 /// What a run was compared with.
@@ -197,6 +197,19 @@ impl TaskSummary {
     pub fn fails_run(&self) -> bool {
         let gated = self.compared.as_ref().and_then(|compared| compared.gated);
         self.quarantine.is_none() && gated.unwrap_or(self.verdict() == Verdict::Failed)
+    }
+
+    /// Where the task stands among the others for a person: what fails the run first, what nobody has to look at last.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match self.verdict() {
+            Verdict::Failed if self.excuse().is_none() => 0,
+            Verdict::Errored => 1,
+            Verdict::Skipped => 2,
+            Verdict::Failed => 3,
+            Verdict::Passed if self.on_denied == OnDenied::Warn && !self.denials.is_empty() => 4,
+            Verdict::Passed => 5,
+        }
     }
 
     /// Why the run does not fail for this task although the task failed: what follows `that`.

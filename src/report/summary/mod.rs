@@ -239,14 +239,25 @@ impl Summary {
         spans.fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// The tasks that a person has to look at, in plan order: those that ran and did not pass, and those that passed with
-    /// denials where the task file asks for a warning. A task that was not run has nothing to tell but its row.
-    pub fn notable(&self) -> impl Iterator<Item = &TaskSummary> {
-        self.tasks.iter().filter(|task| match task.outcome {
+    /// All tasks as a person reads them: by [`TaskSummary::rank`], and in plan order where that is the same.
+    #[must_use]
+    pub fn ranked(&self) -> Vec<&TaskSummary> {
+        let mut tasks: Vec<&TaskSummary> = self.tasks.iter().collect();
+        tasks.sort_by_key(|task| task.rank());
+        tasks
+    }
+
+    /// Those that a person has to look at: those that ran and did not pass, and those that passed with denials where the task
+    /// file asks for a warning. A task that was not run has nothing to tell but its row.
+    #[must_use]
+    pub fn notable(&self) -> Vec<&TaskSummary> {
+        let mut tasks = self.ranked();
+        tasks.retain(|task| match task.outcome {
             Outcome::Completed => task.on_denied == OnDenied::Warn && !task.denials.is_empty(),
             Outcome::NotRun => false,
             _ => true,
-        })
+        });
+        tasks
     }
 }
 

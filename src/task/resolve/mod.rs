@@ -279,14 +279,15 @@ impl<'a> Project<'a> {
         quarantine::check_list(self, findings);
     }
 
-    /// What is doubtful once all tasks are known.
+    /// What is doubtful once the tasks are known; `are_all` says that none was passed over.
     pub(super) fn review(
         &self,
         names: &[&str],
+        are_all: bool,
         today: Option<time::Date>,
         findings: &mut Findings,
     ) {
-        quarantine::review(self, names, today, findings);
+        quarantine::review(self, names, are_all, today, findings);
     }
 }
 

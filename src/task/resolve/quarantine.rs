@@ -53,11 +53,12 @@ pub(super) fn resolve(cx: &Context<'_>, name: &str) -> Option<Quarantine> {
     })
 }
 
-/// What is doubtful about the list once all tasks are known: entries that have ended, and entries that excuse no task. Only
-/// these can be misspelt; of a run that reads some of the task files, the others are told as well, because nobody knows.
+/// What is doubtful about the list once the tasks are known: entries that have ended, and, if these are all tasks, entries that
+/// excuse none of them.
 pub(super) fn review(
     project: &Project<'_>,
     names: &[&str],
+    are_all: bool,
     today: Option<Date>,
     findings: &mut Findings,
 ) {
@@ -70,6 +71,9 @@ pub(super) fn review(
             .collect();
         let ended = has_ended(entry, today);
         let (key, message, hint) = if excused.is_empty() {
+            if !are_all {
+                continue;
+            }
             let ended = if ended {
                 format!(", and ended on {}", entry.until)
             } else {
@@ -77,7 +81,7 @@ pub(super) fn review(
             };
             let all = text::plural(names.len() as u64, "task");
             let message = format!(
-                "the quarantine of {} matches none of the {all} that were read{ended}",
+                "the quarantine of {} matches no task ({all} read){ended}",
                 quoted(&entry.task)
             );
             let hint = "a pattern matches whole names (`name*` their beginning); remove an entry whose task is gone";
