@@ -115,6 +115,8 @@ pub(super) struct BaselineArgs {
 pub(super) enum GateArg {
     /// A task that passed in the baseline fails
     Broken,
+    /// A task fails that the baseline has no verdict of
+    New,
     /// A task costs notably more
     Cost,
     /// A task takes notably more steps
@@ -125,6 +127,7 @@ impl From<GateArg> for crate::report::summary::Gate {
     fn from(typed: GateArg) -> Self {
         match typed {
             GateArg::Broken => Self::Broken,
+            GateArg::New => Self::New,
             GateArg::Cost => Self::Cost,
             GateArg::Steps => Self::Steps,
         }

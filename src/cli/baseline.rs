@@ -58,18 +58,18 @@ pub(super) fn demand(args: &BaselineArgs) -> Result<(), Exit> {
     Err(fail(Exit::Usage, message))
 }
 
-/// Says which tasks the baseline does not know: a gate lets those fail.
+/// Says of which tasks the baseline has no verdict: a gate lets those fail, unless it is also one for new tasks.
 ///
 /// # Errors
-/// There is a gate, and the baseline knows none of them; it is most likely that of another project.
+/// There is such a gate, and the baseline has a verdict of none of them; it is most likely that of another project.
 pub(super) fn cover(snapshot: &Snapshot, tasks: &[Task]) -> Result<(), Exit> {
     let gates: Vec<String> = snapshot.gate.iter().map(Gate::to_string).collect();
     let new: Vec<&str> = tasks
         .iter()
         .map(|task| task.name.as_str())
-        .filter(|name| !snapshot.tasks.contains_key(*name))
+        .filter(|name| !snapshot.has_verdict(name))
         .collect();
-    if new.is_empty() || gates.is_empty() {
+    if new.is_empty() || gates.is_empty() || snapshot.gate.contains(&Gate::New) {
         return Ok(());
     }
     let (source, gates) = (&snapshot.source, gates.join(","));
@@ -81,14 +81,14 @@ pub(super) fn cover(snapshot: &Snapshot, tasks: &[Task]) -> Result<(), Exit> {
             format!("it has {}", text::some(&known, NAMED))
         };
         let message = format!(
-            "the baseline `{source}` has none of the tasks ({known}), so `--gate {gates}` would let everything pass; name the \
+            "the baseline `{source}` has a verdict of none of the tasks ({known}), so `--gate {gates}` would let everything pass; name the \
              right one, or leave `--gate` away"
         );
         return Err(fail(Exit::Usage, &message));
     }
     let count = text::plural(new.len() as u64, "task");
     say(&format!(
-        "warning: {count} not in the baseline `{source}`, which `--gate {gates}` lets fail: {}",
+        "warning: the baseline `{source}` has no verdict of {count}, which `--gate {gates}` lets fail (`--gate {gates},new` does not): {}",
         text::some(&new, NAMED)
     ));
     Ok(())

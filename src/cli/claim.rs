@@ -76,6 +76,30 @@ pub(super) fn begun(out: &Path, shown: &Path) -> Result<(), Refusal> {
     Err((Exit::Usage, message))
 }
 
+/// Refuses to make a merge of a directory that holds a run of its own: it would be emptied, and a run costs money.
+///
+/// # Errors
+/// There is a plan in it that is not that of a merge, or that cannot be read.
+pub(super) fn replaceable(out: &Path, shown: &Path) -> Result<(), Refusal> {
+    let what = match file::read(&out.join(run_dir::PLAN), run_dir::LARGEST_PLAN) {
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Ok(()),
+            _ => format!("has a `{}` that cannot be read ({error})", run_dir::PLAN),
+        },
+        Ok(text) if text == EMPTYING.as_bytes() => return Ok(()),
+        Ok(text) => match RunPlan::from_json(&text) {
+            Ok(plan) if plan.merge.is_some() => return Ok(()),
+            Ok(_) => "holds a run of its own".to_owned(),
+            Err(error) => format!("has a `{}` that is none ({error})", run_dir::PLAN),
+        },
+    };
+    let message = format!(
+        "`{}` {what}, and not a merge; a merge empties its directory, so remove it first, or name another one with `--out`",
+        shown.display()
+    );
+    Err((Exit::Usage, message))
+}
+
 /// Locks the directory, made if it does not exist.
 ///
 /// # Errors

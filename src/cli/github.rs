@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::cli::settings::Settings;
 use crate::report::{Summary, github, page};
+use crate::text::{self, workflow};
 
 /// Writes annotations, outputs and summary, as far as the environment names places for them.
 ///
@@ -28,6 +29,12 @@ pub(super) fn tell(summary: &Summary, settings: &Settings) -> io::Result<()> {
         append(file, &page::step_summary(summary))?;
     }
     Ok(())
+}
+
+/// An error of the run as a whole, as an annotation.
+pub(super) fn error(message: &str) -> String {
+    let message = text::visible_line(&text::strip_ansi(message));
+    format!("::error title=agent-batch::{}", workflow::data(&message))
 }
 
 fn append(file: &Path, text: &str) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::ReportArgs;
-use crate::cli::claim::claim;
+use crate::cli::claim::{claim, replaceable};
 use crate::cli::settings::Settings;
 use crate::cli::{baseline, fail, load, run, say};
 use crate::file;
@@ -161,6 +161,7 @@ fn join(
             return Err((Exit::Usage, message));
         }
     }
+    replaceable(&target, out)?;
     let Some(joined) = merge::judge(&members) else {
         let told: Vec<String> = members
             .iter()

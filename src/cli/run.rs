@@ -1,7 +1,7 @@
 //! `agent-batch TASK...`: run tasks, write every report, return the exit code that tells the truth.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -233,6 +233,15 @@ pub(super) fn conclude(
 ) -> Exit {
     let written = files::write_all(out, summary, forms);
     // A reader that went away must not change the verdict.
+    if let Err(error) = &written {
+        // Before all else, as a run without its reports must not be read as a whole one.
+        let message = format!("this run is not complete, a report is missing: {error}");
+        let _ = if in_actions {
+            writeln!(io::stdout().lock(), "{}", github::error(&message))
+        } else {
+            account::write_line(&mut io::stdout().lock(), &format!("error: {message}"))
+        };
+    }
     let _ = account::write(&mut io::stdout().lock(), summary);
     let told = if in_actions {
         github::tell(summary, settings)

@@ -477,8 +477,8 @@ fn closing(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// What to know of tasks that have no details of their own: which passed only sometimes, or with denials or changes that deserve
-/// a look, and why others were not run.
+/// What to know of tasks that have no details of their own: which passed only sometimes, or with denials, changes that deserve
+/// a look or a workspace that was not whole, and why others were not run.
 #[must_use]
 pub fn asides(summary: &Summary) -> Vec<String> {
     let passed = |task: &&TaskSummary| task.verdict() == Verdict::Passed;
@@ -524,7 +524,8 @@ pub fn asides(summary: &Summary) -> Vec<String> {
         .collect()
 }
 
-/// What a task that passed leaves for somebody to know: denials that its file does not mind, and changes that deserve a look.
+/// What a task that passed leaves for somebody to know: denials that its file does not mind, changes that deserve a look,
+/// and a workspace that was not whole.
 fn quietly(task: &TaskSummary) -> Option<String> {
     let first = task.denials.items.first().map(|denial| {
         let denials = text::plural(task.denials.total, "denial");
@@ -540,7 +541,11 @@ fn quietly(task: &TaskSummary) -> Option<String> {
         let path = text::one_line(&concern.path, 200);
         format!("{files} to look at before the patch is used, `{path}` ({why}) first")
     });
-    let told: Vec<String> = first.into_iter().chain(concern).collect();
+    let mut left_out = task.warnings.items.iter();
+    let left_out = left_out
+        .find(|warning| warning.code == "workspace")
+        .map(|warning| format!("a warning: {}", text::one_line(&warning.message, 400)));
+    let told: Vec<String> = first.into_iter().chain(concern).chain(left_out).collect();
     (!told.is_empty()).then(|| format!("{}: passed with {}", task.name, told.join(", and ")))
 }
 

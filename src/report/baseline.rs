@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::plan::RunPlan;
-use super::run_dir;
 use super::summary::{
     Baseline, Before, Class, Compared, Gate, Kept, Measure, Shift, Summary, TaskSummary,
 };
+use super::{run_dir, seal, verdict_word};
 use crate::file;
 use crate::outcome::{Outcome, Verdict};
+use crate::text;
 use crate::usage::Usd;
 
 /// The version of the stored format.
@@ -95,6 +96,7 @@ struct DocumentTask {
     name: String,
     #[serde(default)]
     file: String,
+    verdict: String,
     outcome: Outcome,
     #[serde(default)]
     flaky: bool,
@@ -132,10 +134,18 @@ pub fn read(path: &Path, source: &str, gate: Vec<Gate>) -> Result<Snapshot, Base
 type Found = (OffsetDateTime, BTreeMap<String, Before>);
 
 fn from_directory(path: &Path) -> Result<Found, BaselineError> {
-    let loaded = run_dir::load(path).map_err(|error| BaselineError::Invalid {
+    let invalid = |reason: String| BaselineError::Invalid {
         path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+        reason,
+    };
+    let loaded = run_dir::load(path).map_err(|error| invalid(error.to_string()))?;
+    // A verdict that was lost would be one that nobody can break. What a kill has cut off is no damage of this kind.
+    let mut damaged = loaded.damages.iter().filter(|found| !found.is_cut_off());
+    let damaged = damaged.next().map(ToString::to_string);
+    let replaced = || seal::replaced(&loaded.summary, path).into_iter().next();
+    if let Some(damage) = damaged.or_else(replaced) {
+        return Err(invalid(format!("it is damaged: {damage}")));
+    }
     let tasks = loaded.summary.tasks.iter();
     let tasks = tasks.map(|task| (task.name.clone(), before(task)));
     Ok((loaded.plan.started_at, tasks.collect()))
@@ -159,7 +169,17 @@ fn from_document(path: &Path) -> Result<Found, BaselineError> {
             super::json::VERSION
         )));
     }
-    let tasks = document.tasks.into_iter().map(|task| {
+    let mut tasks = BTreeMap::new();
+    for task in document.tasks {
+        let name = text::one_line(&task.name, 100);
+        let expected = verdict_word(task.outcome.verdict());
+        if task.verdict != expected {
+            return Err(invalid(format!(
+                "it says of `{name}` that its verdict is `{}` and its outcome `{}`, which means `{expected}`",
+                text::one_line(&task.verdict, 100),
+                task.outcome.name()
+            )));
+        }
         let before = Before {
             file: task.file,
             outcome: task.outcome,
@@ -167,9 +187,11 @@ fn from_document(path: &Path) -> Result<Found, BaselineError> {
             steps: task.steps,
             cost: task.cost_usd,
         };
-        (task.name, before)
-    });
-    Ok((document.started_at, tasks.collect()))
+        if tasks.insert(task.name, before).is_some() {
+            return Err(invalid(format!("it has two tasks with the name `{name}`")));
+        }
+    }
+    Ok((document.started_at, tasks))
 }
 
 /// What later runs will see of a task.
@@ -198,7 +220,7 @@ pub fn compare(summary: &mut Summary, snapshot: &Snapshot) {
         let class = Class::of(verdict, task.verdict());
         let shifts = before.map_or_else(Vec::new, |before| shifts(before, task));
         let mut gate = snapshot.gate.iter();
-        let gated = gate.any(|gate| gate.fails(class, &shifts));
+        let gated = gate.any(|gate| gate.fails(class, task.verdict(), &shifts));
         task.compared = Some(Compared {
             class,
             before: before.cloned(),
@@ -251,6 +273,15 @@ fn shifts(before: &Before, task: &TaskSummary) -> Vec<Shift> {
 }
 
 impl Snapshot {
+    /// Whether a task passed or failed, so that there is something to compare with.
+    #[must_use]
+    pub fn has_verdict(&self, task: &str) -> bool {
+        let before = self.tasks.get(task);
+        before.is_some_and(|before| {
+            matches!(before.outcome.verdict(), Verdict::Passed | Verdict::Failed)
+        })
+    }
+
     /// Notes which tasks a run could not have, because it did not ask for them: those that its filter left out, and those of
     /// task files that it did not read. What is left of the tasks that the plan does not have was removed. `is_searched` says
     /// of a task file of the baseline that all its tasks are known now: it was read, or it is gone.

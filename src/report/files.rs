@@ -86,12 +86,17 @@ pub fn write_with(
 /// Writes [`JUNIT`], [`JSON`], [`MARKDOWN`], [`COMMENT`], [`HTML`] and what `forms` asks for into the run directory.
 ///
 /// # Errors
-/// The first report that could not be made or written; the others are tried all the same.
+/// The first report that could not be made or written; the others are tried all the same. An old [`JUNIT`] is not left in place
+/// of the one that could not be written, as whoever reads it would take it for this run's.
 pub fn write_all(directory: &Path, summary: &Summary, forms: Forms) -> Result<(), WriteError> {
-    // Those of many tasks are megabytes: they are written as they are made. The others are bounded.
-    let mut first = write_with(&directory.join(JUNIT), |out| {
-        junit::write(out, summary, forms.junit)
-    });
+    // The one that most depends on comes first: a disk that fills up while reports are written has room for it. Those of many tasks
+    // are megabytes: they are written as they are made. The others are bounded.
+    let path = directory.join(JUNIT);
+    let mut first = write_with(&path, |out| junit::write(out, summary, forms.junit));
+    if first.is_err() {
+        // What cannot be removed either is told with the error.
+        let _ = std::fs::remove_file(&path);
+    }
     first = first.and(write_with(&directory.join(JSON), |out| {
         json::write(out, summary)
     }));

@@ -58,7 +58,11 @@ pub fn reason(summary: &Summary) -> Option<String> {
 /// What a task did that fails the run by a gate.
 fn gated(task: &TaskSummary) -> (&'static str, &'static str) {
     if task.verdict() == Verdict::Failed {
-        return ("failed", "passed in the baseline");
+        let class = task.compared.as_ref().map(|compared| compared.class);
+        return match class {
+            Some(Class::New) => ("failed", "the baseline has no verdict of"),
+            _ => ("failed", "passed in the baseline"),
+        };
     }
     ("passed", "cost or took notably more than in the baseline")
 }

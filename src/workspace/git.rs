@@ -94,6 +94,17 @@ impl<'a> Call<'a> {
             input: Vec::new(),
         }
     }
+
+    /// The name of git's command.
+    fn name(&self) -> &'a str {
+        let mut words = self.arguments.iter();
+        loop {
+            match words.next() {
+                Some(&"-c") => drop(words.next()),
+                word => break word.copied().unwrap_or_default(),
+            }
+        }
+    }
 }
 
 impl Git {
@@ -136,6 +147,16 @@ impl Git {
     /// # Errors
     /// It could not be started, or did not exit with 0; the error says what git said.
     pub(super) async fn call(&self, call: Call<'_>) -> io::Result<String> {
+        let name = call.name().to_owned();
+        let no = || io::Error::other(format!("`git {name}` failed with exit code 1"));
+        self.ask(call).await?.ok_or_else(no)
+    }
+
+    /// The same for a command that can also answer no, which is `None`: it exits with 1 and says nothing.
+    ///
+    /// # Errors
+    /// Those of [`Git::call`], without this one.
+    pub(super) async fn ask(&self, call: Call<'_>) -> io::Result<Option<String>> {
         let mut env: BTreeMap<String, String> = ENVIRONMENT
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -152,6 +173,7 @@ impl Git {
             argv.extend(["-c".to_owned(), pin.to_owned()]);
         }
         argv.extend(call.arguments.iter().map(|argument| (*argument).to_owned()));
+        let name = call.name().to_owned();
         let spec = Spec {
             argv,
             cwd: call.work_tree.unwrap_or(call.repository).to_path_buf(),
@@ -161,13 +183,6 @@ impl Git {
             keep: ANSWER_LIMIT,
             spill: None,
             stderr: Stderr::Separate,
-        };
-        let mut words = call.arguments.iter();
-        let name = loop {
-            match words.next() {
-                Some(&"-c") => drop(words.next()),
-                word => break word.copied().unwrap_or_default(),
-            }
         };
         // What git prints is read by us alone; what is told to others is redacted where it is told.
         let run = self
@@ -181,7 +196,8 @@ impl Git {
             Ending::Exited(0) if finished.stdout.bytes > ANSWER_LIMIT as u64 => {
                 failed(format!("printed more than {ANSWER_LIMIT} bytes"))
             }
-            Ending::Exited(0) => Ok(finished.stdout.text),
+            Ending::Exited(0) => Ok(Some(finished.stdout.text)),
+            Ending::Exited(1) if finished.stderr.text.trim().is_empty() => Ok(None),
             Ending::Exited(code) => {
                 let said = finished.stderr.text.split_whitespace();
                 let said = said.collect::<Vec<_>>().join(" ");

@@ -41,7 +41,7 @@ impl Snapshot {
             let message = format!("`{}` lies in no git repository", directory.display());
             return told(io::ErrorKind::NotFound, message);
         };
-        let Some(commit) = commit_of(git, &repository, revision).await else {
+        let Some(commit) = commit_of(git, &repository, revision).await? else {
             let message = format!(
                 "the repository of `{}` has no commit `{}`; fetch it first (`fetch-depth: 0`: a shallow clone has few)",
                 directory.display(),

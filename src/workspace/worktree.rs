@@ -53,7 +53,12 @@ pub(super) async fn find(
         };
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     };
-    match commit_of(git, &repository, reference).await {
+    let commit = commit_of(git, &repository, reference).await;
+    let commit = commit.map_err(|error| {
+        let message = format!("the commit `{reference}` of the repository of `{shown}` could not be looked up: {error}");
+        io::Error::new(error.kind(), message)
+    })?;
+    match commit {
         Some(commit) => Ok((repository, commit)),
         None if reference == "HEAD" => Err(io::Error::other(format!(
             "the repository of `{shown}` has no commit that `isolation: worktree` could begin with; commit something, or use `isolation: copy`"
@@ -64,20 +69,24 @@ pub(super) async fn find(
     }
 }
 
-/// The object name of the commit that a repository has for a revision.
+/// The object name of the commit that a repository has for a revision; `None` if it has none of that name.
+///
+/// # Errors
+/// Git cannot read the repository.
 pub(super) async fn commit_of(
     git: &Git,
     repository: &Repository,
     revision: &str,
-) -> Option<String> {
+) -> io::Result<Option<String>> {
     // Nothing that begins with a dash is a revision; git would take it for an option.
     if revision.is_empty() || revision.starts_with('-') {
-        return None;
+        return Ok(None);
     }
     let name = format!("{revision}^{{commit}}");
     let arguments = ["rev-parse", "--verify", "--quiet", &name];
-    let answer = git.call(Call::new(&repository.own, &arguments)).await;
-    Some(answer.ok()?.trim().to_owned()).filter(|commit| is_object_name(commit))
+    let answer = git.ask(Call::new(&repository.own, &arguments)).await?;
+    let commit = answer.map(|answer| answer.trim().to_owned());
+    Ok(commit.filter(|commit| is_object_name(commit)))
 }
 
 /// Finds out, without making anything, whether a work tree of `reference` could be made.

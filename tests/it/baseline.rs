@@ -238,22 +238,83 @@ fn a_baseline_that_is_none_is_refused_before_the_first_model_call() {
 }
 
 #[test]
+fn a_task_that_breaks_under_another_name_fails_the_gate_for_new_tasks() {
+    let sandbox = tasks(Sandbox::new(), &[("kept", DONE), ("old", DONE)]);
+    sandbox.call(&["tasks", "--out", "before"]).exit(0);
+    std::fs::remove_file(sandbox.path().join("tasks/old.yaml")).unwrap();
+    let sandbox = tasks(sandbox, &[("renamed", WRONG)]);
+    let gated = |gate| sandbox.call(&["tasks", "--baseline", "before", "--gate", gate]);
+    let told = "lets fail";
+    let run = gated("broken").exit(0);
+    assert!(run.stderr().contains(told), "{}", run.stderr());
+    let run = gated("broken,new").exit(1);
+    assert!(!run.stderr().contains(told), "{}", run.stderr());
+    let reason = "exit 1 by --gate broken,new: 1 task failed that the baseline has no verdict of";
+    assert_eq!(run.summary()["exit_reason"], reason);
+    sandbox.call(&["report", "agent-batch-results"]).exit(1);
+    // A new task that passes is welcome.
+    let sandbox = tasks(sandbox, &[("renamed", DONE)]);
+    let args = ["tasks", "--baseline", "before", "--gate", "broken,new"];
+    sandbox.call(&args).exit(0);
+}
+
+#[test]
+fn a_baseline_that_contradicts_itself_is_refused() {
+    let sandbox = tasks(Sandbox::new(), &[("kept", DONE), ("failing", WRONG)]);
+    let run = sandbox.call(&["tasks", "--out", "before"]).exit(1);
+    let text = run.read("before/summary.json");
+    let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let (mut twice, mut unknown, mut contrary) = (whole.clone(), whole.clone(), whole.clone());
+    let first = twice["tasks"][0].clone();
+    twice["tasks"].as_array_mut().unwrap().push(first);
+    unknown["tasks"][1]["verdict"] = "pass".into();
+    contrary["tasks"][0]["verdict"] = "passed".into();
+    let mut without = whole.clone();
+    without["tasks"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("verdict");
+    for (baseline, told) in [
+        (twice, "it has two tasks with the name `failing`"),
+        (
+            unknown,
+            "it says of `kept` that its verdict is `pass` and its outcome `completed`, which means `passed`",
+        ),
+        (
+            contrary,
+            "its verdict is `passed` and its outcome `check_failed`, which means `failed`",
+        ),
+        (without, "missing field `verdict`"),
+    ] {
+        std::fs::write(sandbox.path().join("b.json"), baseline.to_string()).unwrap();
+        let run = sandbox.call(&["tasks", "--baseline", "b.json"]).exit(2);
+        assert!(run.stderr().contains(told), "{}", run.stderr());
+        assert!(!run.path("agent-batch-results").exists());
+    }
+    // Nor is a directory a baseline whose transcripts are not what its run wrote.
+    let path = run.path("before/failing/1/transcript.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("check_failed", "completed")).unwrap();
+    let run = sandbox.call(&["tasks", "--baseline", "before"]).exit(2);
+    assert!(run.stderr().contains("it is damaged"), "{}", run.stderr());
+}
+
+#[test]
 fn a_gate_tells_which_tasks_it_lets_fail_and_wants_something_to_compare() {
     let sandbox = with_baseline();
     let gate = ["--baseline", "before", "--gate", "broken"];
     let call = |tasks: &[&str], gate: &[&str]| sandbox.call(&[tasks, gate].concat());
-    let told =
-        "warning: 1 task not in the baseline `before`, which `--gate broken` lets fail: `new`";
+    let told = "warning: the baseline `before` has no verdict of 1 task, which `--gate broken` lets fail (`--gate broken,new` does not): `new`";
     let run = call(&["tasks"], &gate).exit(1);
     assert!(run.stderr().contains(told), "{}", run.stderr());
     let run = call(&["tasks"], &gate[..2]).exit(1);
     assert!(
-        !run.stderr().contains("not in the baseline"),
+        !run.stderr().contains("has no verdict of"),
         "{}",
         run.stderr()
     );
     let run = call(&["tasks/new.yaml"], &gate).exit(2);
-    let told = "the baseline `before` has none of the tasks";
+    let told = "the baseline `before` has a verdict of none of the tasks";
     assert!(run.stderr().contains(told), "{}", run.stderr());
     call(&["tasks/new.yaml"], &gate[..2]).exit(1);
 }

@@ -212,6 +212,29 @@ fn a_merge_keeps_why_tasks_were_not_run_and_what_they_are_compared_with() {
 }
 
 #[test]
+fn a_merge_empties_no_directory_but_that_of_a_merge() {
+    let sandbox = eight();
+    for (shard, out) in [("1/2", "a"), ("2/2", "b")] {
+        sandbox.call(&[TASKS, "--shard", shard, "--out", out]);
+    }
+    let run = sandbox.call(&[TASKS, "--out", "precious"]);
+    let refused = sandbox
+        .call(&["report", "a", "b", "--out", "precious"])
+        .exit(2)
+        .stderr();
+    assert!(
+        refused.contains("`precious` holds a run of its own"),
+        "{refused}"
+    );
+    assert!(run.path("precious/t0/1/transcript.jsonl").exists());
+    // An empty one, and its own result, are what it is for.
+    fs::create_dir(run.path("merged")).unwrap();
+    let merge = || sandbox.call(&["report", "a", "b", "--out", "merged"]);
+    let first = merge().stdout();
+    assert_eq!(merge().stdout(), first);
+}
+
+#[test]
 fn a_merge_without_one_shard_names_what_is_missing_and_has_no_verdict() {
     let sandbox = eight();
     shards(&sandbox, &[1, 2, 4]);

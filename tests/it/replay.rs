@@ -188,6 +188,32 @@ fn a_transcript_that_was_changed_afterwards_never_passes() {
 }
 
 #[test]
+fn a_run_whose_junit_report_cannot_be_written_says_so_first_and_does_not_pass() {
+    let sandbox = Sandbox::new()
+        .task("tools: []")
+        .script("replies:\n  - text: Done.\n");
+    let run = sandbox.run().exit(0);
+    let path = run.path("agent-batch-results/junit.xml");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    for (github, start) in [
+        ("never", "error: this run is not complete"),
+        (
+            "always",
+            "::error title=agent-batch::this run is not complete",
+        ),
+    ] {
+        let arguments = ["report", "agent-batch-results", "--github", github];
+        let report = sandbox.call(&arguments).exit(3);
+        let said = report.stdout();
+        assert!(said.starts_with(start), "{said}");
+        assert!(said.lines().next().unwrap().contains("junit.xml"), "{said}");
+        // The others are there.
+        assert!(report.path("agent-batch-results/report.html").exists());
+    }
+}
+
+#[test]
 fn a_failure_that_is_made_a_pass_never_passes_with_or_without_a_chain() {
     let sandbox = Sandbox::new()
         .task("checks: [{ reply: { contains: never } }]")

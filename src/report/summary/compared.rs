@@ -35,6 +35,8 @@ pub struct Baseline {
 pub enum Gate {
     /// A task that passed in the baseline fails now.
     Broken,
+    /// A task fails that the baseline has no verdict of.
+    New,
     /// A task costs notably more than in the baseline.
     Cost,
     /// A task takes notably more steps than in the baseline.
@@ -46,6 +48,7 @@ impl std::fmt::Display for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Broken => "broken",
+            Self::New => "new",
             Self::Cost => "cost",
             Self::Steps => "steps",
         })
@@ -177,14 +180,15 @@ impl std::fmt::Display for Shift {
 }
 
 impl Gate {
-    /// Whether a task of this class and these changes fails a run that is gated by this.
-    pub(in crate::report) fn fails(self, class: Class, shifts: &[Shift]) -> bool {
+    /// Whether a task of this class, with this verdict and these changes, fails a run that is gated by this.
+    pub(in crate::report) fn fails(self, class: Class, now: Verdict, shifts: &[Shift]) -> bool {
         let rises = |measure| {
             let mut shifts = shifts.iter();
             shifts.any(|shift| shift.measure == measure && shift.is_rise())
         };
         match self {
             Self::Broken => class == Class::Broken,
+            Self::New => class == Class::New && now == Verdict::Failed,
             Self::Cost => rises(Measure::Cost),
             Self::Steps => rises(Measure::Steps),
         }

@@ -141,5 +141,14 @@ fn what_a_repository_holds_besides_files_is_left_out_of_a_copy_and_told() {
         message.ends_with("devices: .git/pipe, pipe, socket")
     });
     assert!(told, "{warnings:?}");
+    // Where nobody looks into a transcript too: while it runs, and in the account.
+    let live = run.stderr();
+    assert!(
+        live.contains("[task] warning workspace: not copied, because"),
+        "{live}"
+    );
+    let account = run.stdout();
+    let told = "task: passed with a warning: not copied, because";
+    assert!(account.contains(told), "{account}");
     assert_eq!(left(&sandbox), Vec::<String>::new());
 }

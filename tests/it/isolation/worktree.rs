@@ -294,6 +294,8 @@ fn a_worktree_that_cannot_be_made_is_a_mistake_before_the_first_model_call() {
     git(&unborn.path().join("repo"), &["init", "-q"]);
     let bare = Sandbox::new();
     git(&bare.path().join("repo"), &["init", "-q", "--bare"]);
+    let broken = repository();
+    fs::write(broken.path().join("repo/.git/config"), "[core\n").unwrap();
     let other = |text: &str| TASK.replace("worktree }", &format!("worktree, ref: {text} }}"));
     for (sandbox, task, expected) in [
         (
@@ -307,6 +309,7 @@ fn a_worktree_that_cannot_be_made_is_a_mistake_before_the_first_model_call() {
             "has no commit that `isolation: worktree` could begin with",
         ),
         (bare, TASK.to_owned(), "a repository without a work tree"),
+        (broken, TASK.to_owned(), "fatal: bad config line 1 in file"),
         (
             repository(),
             other("no-such"),
