@@ -144,11 +144,7 @@ impl Budget {
         self.reserve_step(step_in_turn)?;
         // Before the first reply there is nothing to hand over.
         let holds_back = self.limits.wrap_up && self.steps > 0;
-        self.fit(
-            self.limits.max_output_tokens,
-            estimated_input,
-            self.rooms(estimated_input, holds_back),
-        )
+        self.fit(self.limits.max_output_tokens, estimated_input, holds_back)
     }
 
     /// Reserves the one call in which the model hands over what it has. Steps do not stand against it.
@@ -159,7 +155,7 @@ impl Budget {
         self.fit(
             self.limits.max_output_tokens.min(WRAP_UP_OUTPUT_TOKENS),
             estimated_input,
-            self.rooms(estimated_input, false),
+            false,
         )
     }
 
@@ -172,11 +168,7 @@ impl Budget {
         before: &Reservation,
         estimated_input: u64,
     ) -> Result<Reservation, Exceeded> {
-        let again = self.fit(
-            before.max_tokens,
-            estimated_input,
-            self.rooms(estimated_input, false),
-        )?;
+        let again = self.fit(before.max_tokens, estimated_input, false)?;
         Ok(Reservation {
             clamped_by: again.clamped_by.or(before.clamped_by),
             ..again
@@ -187,13 +179,13 @@ impl Budget {
         &self,
         most: u64,
         estimated_input: u64,
-        rooms: Vec<(Ceiling, u64)>,
+        holds_back: bool,
     ) -> Result<Reservation, Exceeded> {
         let mut max_tokens = most;
         let mut clamped_by = None;
-        for (ceiling, room) in rooms {
+        for (ceiling, room) in self.rooms(estimated_input, holds_back) {
             if room < MIN_OUTPUT_TOKENS.min(self.limits.max_output_tokens) {
-                return Err(self.exceeded(ceiling, estimated_input));
+                return Err(self.exceeded(ceiling, estimated_input, holds_back));
             }
             if room < max_tokens {
                 (max_tokens, clamped_by) = (room, Some(ceiling));
@@ -229,7 +221,7 @@ impl Budget {
         } else {
             Ceiling::Cost
         };
-        (tokens || cost).then(|| self.exceeded(ceiling, 0))
+        (tokens || cost).then(|| self.exceeded(ceiling, 0, false))
     }
 
     /// Tokens so far.
@@ -252,10 +244,10 @@ impl Budget {
 
     fn reserve_step(&self, step_in_turn: u32) -> Result<(), Exceeded> {
         if step_in_turn > self.limits.max_steps {
-            return Err(self.exceeded(Ceiling::Steps, 0));
+            return Err(self.exceeded(Ceiling::Steps, 0, false));
         }
         if self.steps >= self.total_steps() {
-            return Err(self.exceeded(Ceiling::TotalSteps, 0));
+            return Err(self.exceeded(Ceiling::TotalSteps, 0, false));
         }
         Ok(())
     }
@@ -307,24 +299,41 @@ impl Budget {
         rooms
     }
 
-    fn exceeded(&self, ceiling: Ceiling, estimated_input: u64) -> Exceeded {
+    /// With `holds_back`, the message has what [`Budget::rooms`] holds back, so that its numbers add up to more than the limit.
+    fn exceeded(&self, ceiling: Ceiling, estimated_input: u64, holds_back: bool) -> Exceeded {
         let answer = MIN_OUTPUT_TOKENS.min(self.limits.max_output_tokens);
-        let next = |spent: String| match estimated_input {
-            0 => spent,
-            input => {
-                format!(
-                    "{spent}; the next call needs about {input} tokens of input and {answer} for an answer"
-                )
+        // The wrap-up reads the answer of the call before it, too.
+        let read_again = estimated_input.saturating_add(answer);
+        let next = |spent: String| {
+            if estimated_input == 0 {
+                return spent;
+            }
+            let needs = format!(
+                "{spent}; the next call needs about {estimated_input} tokens of input and {answer} for an answer"
+            );
+            if holds_back {
+                let kept = read_again.saturating_add(MIN_OUTPUT_TOKENS);
+                format!("{needs}, and about {kept} are kept for the hand-over")
+            } else {
+                needs
             }
         };
         let next_cost = |spent: String| match self.facts {
             Some(facts) if estimated_input > 0 => {
-                let input =
-                    estimated_input.saturating_mul(facts.price.input.max(facts.price.cache_write));
-                let needs = Usd::from_nanos(
-                    input.saturating_add(answer.saturating_mul(facts.price.output)),
-                );
-                format!("{spent}; the next call needs about {needs}")
+                let dear = facts.price.input.max(facts.price.cache_write);
+                let cost = |input: u64, output: u64| {
+                    let input = input.saturating_mul(dear);
+                    let output = output.saturating_mul(facts.price.output);
+                    Usd::from_nanos(input.saturating_add(output))
+                };
+                let needs = cost(estimated_input, answer);
+                let needs = format!("{spent}; the next call needs about {needs}");
+                if holds_back {
+                    let kept = cost(read_again, MIN_OUTPUT_TOKENS);
+                    format!("{needs}, and about {kept} is kept for the hand-over")
+                } else {
+                    needs
+                }
             }
             _ => spent,
         };
@@ -428,7 +437,16 @@ mod tests {
         // 800 are left: 100 of input, an answer of A, then 100 + A of input again and 128 for the hand-over.
         assert_eq!(budget.reserve(2, 100).map(|call| call.max_tokens), Ok(236));
         budget.settle(&output(100 + 236));
-        assert_eq!(budget.reserve(3, 336).unwrap_err().ceiling, Ceiling::Tokens);
+        // 536 are spent: 336 + 128 for a call would fit, 336 + 128 + 128 for the hand-over after it would not.
+        assert_eq!(
+            budget.reserve(3, 336),
+            Err(Exceeded {
+                ceiling: Ceiling::Tokens,
+                message: "spent 536 of 1000 tokens (`max_tokens`); the next call needs about 336 tokens of input and 128 \
+                          for an answer, and about 592 are kept for the hand-over"
+                    .into()
+            })
+        );
         assert_eq!(
             budget.reserve_wrap_up(336).map(|call| call.max_tokens),
             Ok(128)
@@ -462,6 +480,25 @@ mod tests {
         );
         budget.settle(&output(400));
         assert_eq!(budget.reserve(3, 1000).unwrap_err().ceiling, Ceiling::Cost);
+    }
+
+    #[test]
+    fn money_that_is_kept_for_the_wrap_up_is_named() {
+        let facts = ModelFacts::of("claude-sonnet-5").unwrap();
+        let limits = Limits {
+            max_cost: Usd::from_dollars(0.015),
+            max_tokens: 1_000_000,
+            wrap_up: true,
+            ..limits()
+        };
+        let mut budget = Budget::new(limits, Some(facts), 1);
+        budget.settle(&output(800));
+        let message = budget.reserve(2, 1000).unwrap_err().message;
+        assert_eq!(
+            message,
+            "spent $0.0080 of $0.0150 (`max_cost_usd`); the next call needs about $0.0038, and about $0.0041 is kept for \
+             the hand-over"
+        );
     }
 
     #[test]

@@ -291,7 +291,7 @@ pub(super) struct ReportArgs {
 /// Which transcript.
 #[derive(Debug, Args)]
 pub(super) struct TranscriptArgs {
-    /// A transcript, the directory of an attempt, or `-` for standard input
+    /// A transcript, the directory of an attempt or of a task with one attempt, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
 }
@@ -324,7 +324,13 @@ pub(super) struct ExportArgs {
     #[command(flatten)]
     pub(super) transcript: TranscriptArgs,
     /// `stream-json` for viewers of Claude Code's transcripts, `atif` for tools of the benchmark field
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    // The name has the values, so that the error of a command line without it has them, too.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "stream-json|atif",
+        hide_possible_values = true
+    )]
     pub(super) format: ExportFormat,
 }
 

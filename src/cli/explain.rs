@@ -16,7 +16,7 @@ use crate::outcome::Exit;
 use crate::policy::{self, Action, Call, Policy, Roots, Rule};
 use crate::task::{PROJECT_FILE, Task};
 use crate::text;
-use crate::tool::{BUILTIN, Registry, Tool, builtin};
+use crate::tool::{BUILTIN, Registry, STRUCTURED_OUTPUT, StructuredOutput, Tool, builtin};
 use crate::workspace;
 
 /// Prints what the gate of each task answers and why, one JSON line a task or some lines for a person. Exit 1 when a call
@@ -55,6 +55,9 @@ pub(super) fn explain(args: &ExplainArgs, settings: &Settings) -> Exit {
     let mut exit = Exit::Passed;
     let mut lines = String::new();
     for task in &loaded.tasks {
+        if let Err(message) = fits_answer(task, &call) {
+            return fail(Exit::Usage, &message);
+        }
         let mut answer = answer(task, &call, settings);
         if answer["decision"] == "deny" {
             exit = Exit::Failed;
@@ -81,11 +84,14 @@ struct Asked {
 
 /// The call, if there is such a tool and it takes such an input.
 fn asked(name: &str, input: &str) -> Result<Asked, String> {
-    let tool = builtin(name).ok_or_else(|| {
-        let meant = BUILTIN.iter().find(|tool| tool.eq_ignore_ascii_case(name));
-        let hint = match meant {
+    let tool = tool(name).ok_or_else(|| {
+        let mut known = BUILTIN.iter().chain([&STRUCTURED_OUTPUT]);
+        let hint = match known.find(|tool| tool.eq_ignore_ascii_case(name)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("the tools are {}", BUILTIN.join(", ")),
+            None => format!(
+                "the tools are {}, and `{STRUCTURED_OUTPUT}` in a task with an `output_schema`",
+                BUILTIN.join(", ")
+            ),
         };
         format!("there is no tool `{}`; {hint}", text::one_line(name, 80))
     })?;
@@ -100,9 +106,47 @@ fn asked(name: &str, input: &str) -> Result<Asked, String> {
     Ok(Asked { tool, input })
 }
 
+/// The tool of this name. `StructuredOutput` is another one in each task, see [`fits_answer`]; here it takes any object.
+fn tool(name: &str) -> Option<Arc<dyn Tool>> {
+    if name == STRUCTURED_OUTPUT {
+        let any = json!({"type": "object"});
+        return Some(Arc::new(StructuredOutput::new(any, PathBuf::new())));
+    }
+    builtin(name)
+}
+
+/// An answer has to fit the schema of the task.
+fn fits_answer(task: &Task, asked: &Asked) -> Result<(), String> {
+    let name = asked.tool.name();
+    let Some(schema) = task
+        .output_schema
+        .as_ref()
+        .filter(|_| name == STRUCTURED_OUTPUT)
+    else {
+        return Ok(());
+    };
+    let mut registry = Registry::default();
+    // Nothing is called here, so that there is no file to write.
+    let tool = StructuredOutput::new(Value::clone(schema), PathBuf::new());
+    registry.register(Arc::new(tool))?;
+    registry
+        .validate(name, &asked.input)
+        .map_err(|error| format!("{}: {error}", task.name))
+}
+
 fn answer(task: &Task, asked: &Asked, settings: &Settings) -> Value {
     let name = asked.tool.name();
-    let offered = task.tools.iter().any(|known| known == name);
+    let is_answer = name == STRUCTURED_OUTPUT;
+    let offered = if is_answer {
+        task.output_schema.is_some()
+    } else {
+        task.tools.iter().any(|known| known == name)
+    };
+    let missing = if is_answer {
+        "give the task an `output_schema`"
+    } else {
+        "name it under `tools`"
+    };
     let action = asked.tool.action(&asked.input);
     let policy = Arc::new(policy_of(task, settings));
     let mut line = if offered {
@@ -112,7 +156,7 @@ fn answer(task: &Task, asked: &Asked, settings: &Settings) -> Value {
         json!({
             "decision": "deny",
             "class": "not_offered",
-            "reason": format!("the task does not offer `{name}`, so a call of it is not run; name it under `tools`"),
+            "reason": format!("the task does not offer `{name}`, so a call of it is not run; {missing}"),
             "rule": null,
             "would_ask": false,
             "suggestion": null,

@@ -485,9 +485,8 @@ fn prepare(
     dealing.longest_first(&mut jobs, |job| &job.task.name);
     if args.plan.resume.is_some() {
         say(&format!(
-            "note: {} of {} left to run in `{}`",
+            "note: {} of {count} tasks left to run in `{}`",
             jobs.len(),
-            text::plural(count as u64, "task"),
             shown.display()
         ));
     }

@@ -1,14 +1,21 @@
 //! `agent-batch show`: a transcript for a person, or events of it for a program.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::{ShowArgs, ShowFormat, TranscriptArgs};
 use crate::cli::{fail, say};
 use crate::outcome::Exit;
-use crate::report::run_dir::TRANSCRIPT;
+use crate::report::run_dir::{self, TRANSCRIPT};
 use crate::report::show::{self, Colour, Filter};
 use crate::report::transcript::{self, Ending, Reader};
+use crate::text;
+
+/// How many attempts are listed where one was to be named.
+const LISTED: usize = 20;
+/// How many entries of a directory are looked at for them.
+const ENTRIES: usize = 10_000;
 
 /// Prints a transcript, as far as it goes.
 pub(super) fn show(args: &ShowArgs) -> Exit {
@@ -43,19 +50,73 @@ pub(super) fn open(args: &TranscriptArgs) -> Result<Reader<Box<dyn BufRead>>, Ex
     }
     let mut path: PathBuf = args.file.clone();
     if path.is_dir() {
-        path.push(TRANSCRIPT);
-        if !path.is_file() {
-            let message = format!(
-                "`{}` has no transcript; name one, or the directory of an attempt: TASK/1",
-                args.file.display()
-            );
-            return Err(fail(Exit::Usage, &message));
+        if !path.join(TRANSCRIPT).is_file() {
+            path = only_attempt(&path).map_err(|message| fail(Exit::Usage, &message))?;
         }
+        path.push(TRANSCRIPT);
     }
     match transcript::read(&path) {
         Ok(reader) => Ok(reader.boxed()),
         Err(error) => Err(fail(Exit::Usage, &error.to_string())),
     }
+}
+
+/// The one attempt of a task's directory. Of another directory, the error has the attempts that lie in it.
+fn only_attempt(directory: &Path) -> Result<PathBuf, String> {
+    let own = attempts(directory);
+    if let [attempt] = own.as_slice() {
+        return Ok(attempt.clone());
+    }
+    let found = if own.is_empty() {
+        attempts_of_run(directory)
+    } else {
+        own
+    };
+    let shown = text::visible_line(&directory.display().to_string());
+    if found.is_empty() {
+        return Err(format!(
+            "`{shown}` has no transcript; name one, or the directory of an attempt: TASK/1"
+        ));
+    }
+    let names: Vec<String> = found
+        .iter()
+        .take(LISTED)
+        .map(|attempt| text::visible_line(&attempt.display().to_string()))
+        .collect();
+    let more = match found.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let count = text::plural(found.len() as u64, "attempt");
+    Err(format!(
+        "`{shown}` is not the directory of one attempt, it has {count}; name one: `{}`{more}",
+        names.join("`, `")
+    ))
+}
+
+/// The attempts with a transcript below a task's directory.
+fn attempts(directory: &Path) -> Vec<PathBuf> {
+    let numbers = run_dir::attempts(directory).unwrap_or_default();
+    numbers
+        .into_iter()
+        .map(|number| directory.join(number.to_string()))
+        .filter(|attempt| attempt.join(TRANSCRIPT).is_file())
+        .collect()
+}
+
+/// Those of all tasks below a run directory, by name.
+fn attempts_of_run(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut tasks: Vec<PathBuf> = entries
+        .flatten()
+        .take(ENTRIES)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    tasks.sort();
+    tasks.iter().flat_map(|task| attempts(task)).collect()
 }
 
 /// A transcript that is not whole proves nothing: that is said, and is infrastructure.

@@ -96,10 +96,10 @@ fn row(task: &TaskSummary) -> [String; 7] {
         verdict_word(task.verdict()).to_owned(),
         name,
         task.outcome.name().to_owned(),
-        text::plural(task.steps.into(), "step"),
-        format!("{} tokens", text::tokens(task.usage.total())),
-        cost(task.cost),
-        text::duration(Duration::from_millis(task.duration_ms)),
+        text::plural(task.all_steps(), "step"),
+        format!("{} tokens", text::tokens(task.all_usage().total())),
+        cost(task.all_cost()),
+        text::duration(Duration::from_millis(task.all_duration_ms())),
     ]
 }
 
@@ -271,7 +271,8 @@ pub fn comparison(summary: &Summary) -> Vec<String> {
     let excused = excused.count() as u64;
     if excused > 0 {
         let failures = text::plural(excused, "failure");
-        lines.push(format!("{failures} in quarantine, which do not count"));
+        let do_not = if excused == 1 { "does not" } else { "do not" };
+        lines.push(format!("{failures} in quarantine, which {do_not} count"));
     }
     lines
 }

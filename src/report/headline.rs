@@ -2,12 +2,12 @@
 
 use super::summary::Summary;
 use crate::outcome::{Exit, signal_name};
-use crate::text;
 
 /// What the run came to, in one line of our own words.
 pub(super) fn of(summary: &Summary) -> String {
     let totals = summary.totals();
-    let all = text::plural(totals.tasks, "task");
+    // "1 of 1 tasks", as it is one of them all.
+    let all = format!("{} tasks", totals.tasks);
     match summary.exit() {
         Exit::Signal(signal) => format!(
             "Interrupted by {}: {} of {all} passed",

@@ -181,11 +181,11 @@ fn row(task: &TaskSummary) -> String {
         task.outcome.name(),
         short(&task.model),
         short(&task.mode),
-        task.steps,
+        task.all_steps(),
         task.denials.total,
-        text::tokens(task.usage.total()),
-        cost(task.cost),
-        text::duration(Duration::from_millis(task.duration_ms)),
+        text::tokens(task.all_usage().total()),
+        cost(task.all_cost()),
+        text::duration(Duration::from_millis(task.all_duration_ms())),
     )
 }
 

@@ -263,7 +263,10 @@ pub(super) fn regular(path: &Path) -> io::Result<()> {
 const LAST_ATTEMPT: u32 = 1_000_000;
 
 /// The numbers of the attempts below a task's directory, ascending.
-fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
+///
+/// # Errors
+/// The directory is there and cannot be read.
+pub fn attempts(directory: &Path) -> Result<Vec<u32>, LoadError> {
     let failed = |source| LoadError::Io {
         path: directory.to_owned(),
         source,

@@ -272,7 +272,7 @@ fn inputs_of_the_action_choose_tasks_and_go_on_with_runs() {
     let all = format!("{lines:?}");
     for said in [
         "there is no history yet",
-        "0 of 1 task left to run",
+        "0 of 1 tasks left to run",
         "configuration is read from commit",
         "only this fails the run: broken",
         "there is no baseline yet",

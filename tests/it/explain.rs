@@ -161,6 +161,45 @@ fn a_tool_that_the_task_does_not_offer_is_denied() {
 }
 
 #[test]
+fn the_tool_for_the_answer_is_allowed_where_the_task_has_a_schema_that_the_input_fits() {
+    let explained = |task: &str, input: &str| {
+        let run = Sandbox::new().script("- text: done\n").task(task).call(&[
+            "explain",
+            "tasks/task.yaml",
+            "--tool",
+            "StructuredOutput",
+            "--input",
+            input,
+        ]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let out = &run.output;
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let schema = "tools: []\noutput_schema: { type: object, properties: { severity: { enum: [low, high] } }, required: [severity] }\n";
+    let (exit, stdout, stderr) = explained(schema, r#"{"severity": "low"}"#);
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (&answer["decision"], &answer["offered"]),
+        (&"allow".into(), &true.into())
+    );
+
+    let (exit, _, stderr) = explained(schema, r#"{"severity": "middle"}"#);
+    assert_eq!(exit, Some(2));
+    assert!(
+        stderr.contains("does not fit the schema of `StructuredOutput`"),
+        "{stderr}"
+    );
+
+    let (exit, stdout, _) = explained("tools: [Read]\n", r#"{"severity": "low"}"#);
+    assert_eq!(exit, Some(1), "{stdout}");
+    assert!(
+        stdout.contains("give the task an `output_schema`"),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn each_command_of_a_line_is_answered_alone() {
     let input = r#"{"command": "cargo test && cargo build | sort"}"#;
     let (exit, stdout, _) = explained(&["--tool", "Bash", "--input", input]);

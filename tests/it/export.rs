@@ -118,6 +118,33 @@ fn what_is_not_whole_is_shown_as_far_as_it_goes_and_is_no_success() {
 }
 
 #[test]
+fn a_task_with_one_attempt_is_shown_and_of_a_run_directory_the_attempts_are_listed() {
+    let sandbox = ran();
+    let (task, _) = DENIED.rsplit_once('/').unwrap();
+    let (run, _) = task.rsplit_once('/').unwrap();
+    let shown = |path: &str| sandbox.call(&["show", path, "--denied"]);
+    assert_eq!(shown(task).exit(0).stdout(), shown(DENIED).exit(0).stdout());
+    let listed = shown(run).exit(2);
+    for attempt in [DENIED, UMBRELLA] {
+        assert!(
+            listed.stderr().contains(&format!("`{attempt}`")),
+            "{}",
+            listed.stderr()
+        );
+    }
+}
+
+#[test]
+fn an_export_without_a_format_is_told_which_there_are() {
+    let run = ran().call(&["export", DENIED]).exit(2);
+    assert!(
+        run.stderr().contains("--format <stream-json|atif>"),
+        "{}",
+        run.stderr()
+    );
+}
+
+#[test]
 fn stream_json_is_a_dialogue_that_the_api_would_take() {
     let sandbox = ran();
     for (attempt, success) in [(UMBRELLA, true), (DENIED, false)] {

@@ -500,6 +500,11 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
     let interval = task["trials"]["pass_rate_interval"].as_array().unwrap();
     assert!(interval[0].as_f64().unwrap() < 0.75 && interval[1].as_f64().unwrap() > 0.75);
     assert_eq!(task["trials"]["pass_all"][1], 0.5);
+    let message = task["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("; the last one was not run, as it cannot change the verdict"),
+        "{message}"
+    );
     for attempt in 1..=4 {
         run.read(&format!(
             "agent-batch-results/t000/{attempt}/transcript.jsonl"
@@ -507,7 +512,42 @@ fn trials_pass_with_enough_of_them_and_end_when_that_is_decided() {
     }
     let (run, calls) = trials(&said, "trials: { count: 5, pass: 3 }\n", &["--all-trials"]);
     assert_eq!(calls, 5);
-    assert_eq!(run.exit(0).summary()["tasks"][0]["trials"]["passed"], 4);
+    let run = run.exit(0);
+    assert_eq!(run.summary()["tasks"][0]["trials"]["passed"], 4);
+    assert!(!run.stdout().contains("not run"), "{}", run.stdout());
+}
+
+#[test]
+fn the_row_of_a_task_with_trials_is_the_sum_of_its_attempts_in_every_report() {
+    let said = ["right", "wrong", "right"];
+    let (run, _) = trials(&said, "trials: { count: 3, pass: 2 }\n", &[]);
+    let run = run.exit(0);
+    let summary = run.summary();
+    let (task, totals) = (&summary["tasks"][0], &summary["totals"]);
+    assert_eq!(
+        (task["steps"].as_u64(), totals["steps"].as_u64()),
+        (Some(1), Some(3))
+    );
+    let tokens = totals["tokens"]["total"].as_u64().unwrap();
+    assert!(tokens > task["tokens"]["total"].as_u64().unwrap());
+    assert!(tokens < 1000, "{tokens}: rounded in the reports");
+    let console = run.stdout();
+    let row = console
+        .lines()
+        .find(|line| line.starts_with("passed") && line.contains("t000"))
+        .unwrap();
+    assert!(row.contains("3 steps"), "{row}");
+    assert!(row.contains(&format!("{tokens} tokens")), "{row}");
+    let page = run.read("agent-batch-results/summary.md");
+    let row = page
+        .lines()
+        .find(|line| line.contains("| `t000` |"))
+        .unwrap();
+    assert!(row.contains(&format!("| 3 | 0 | {tokens} |")), "{row}");
+    let html = run.read("agent-batch-results/report.html");
+    assert!(html.contains("data-value=\"3\">3<span class=\"unit\"> steps<"));
+    assert!(html.contains(&format!("data-value=\"{tokens}\">{tokens}<")));
+    assert!(html.contains("in attempt 3 alone"));
 }
 
 #[test]
@@ -573,7 +613,7 @@ fn a_run_that_goes_on_repeats_no_trial_and_runs_the_missing_ones() {
     assert_eq!(again.summary()["tasks"][0], *task);
     let run = sandbox.call(&resume).exit(0);
     assert!(
-        run.stderr().contains("0 of 1 task left"),
+        run.stderr().contains("0 of 1 tasks left"),
         "{}",
         run.stderr()
     );
@@ -596,6 +636,10 @@ fn trials_of_which_too_many_fail_end_the_task_early() {
         .to_owned();
     assert!(
         message.starts_with("0 of 2 trials passed, 4 of 5 have to"),
+        "{message}"
+    );
+    assert!(
+        message.contains("; the last 3 were not run, as they cannot change the verdict; "),
         "{message}"
     );
 }
@@ -730,8 +774,28 @@ fn at_the_step_limit_the_model_hands_over_what_it_has_without_tools() {
         run.events_of("task", "assistant_replied")[1]["route"],
         "wrap_up"
     );
+    assert_eq!(
+        task["message"],
+        "the step limit of 1 (`max_steps`) was reached; one more step was the hand-over"
+    );
     let run = sandbox(", wrap_up: false").run().exit(1);
     assert_eq!(run.events_of("task", "assistant_replied").len(), 1);
+}
+
+#[test]
+fn a_hand_over_without_text_is_none_and_every_report_says_so() {
+    let call = "- tool_calls: [{ name: Glob, input: { pattern: a } }]\n";
+    let run = Sandbox::new()
+        .task("tools: [Glob]\nlimits: { max_steps: 1 }\n")
+        .script(&call.repeat(2))
+        .run()
+        .exit(1);
+    let told = "one more step was to be the hand-over, and none came: the reply called tools and had no text";
+    for report in ["summary.md", "report.html", "junit.xml"] {
+        let text = run.read(&format!("agent-batch-results/{report}"));
+        assert!(text.contains(told), "{report}\n{text}");
+    }
+    assert!(run.stdout().contains(told), "{}", run.stdout());
 }
 
 #[test]
@@ -743,6 +807,14 @@ fn a_hand_over_that_does_not_work_changes_nothing_and_is_told() {
         .exit(1);
     assert_eq!(run.outcome("task"), "step_limit");
     assert_eq!(run.events_of("task", "warned")[0]["code"], "wrap_up");
+    let message = run.summary()["tasks"][0]["message"].clone();
+    assert!(
+        message
+            .as_str()
+            .unwrap()
+            .ends_with("; one more step was to be the hand-over, and failed"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -152,9 +152,9 @@ impl Scale {
                 .unwrap_or_default()
         };
         Self {
-            tokens: most(|task| task.usage.total()),
-            cost: most(|task| task.cost.unwrap_or_default().nanos()),
-            millis: most(|task| task.duration_ms),
+            tokens: most(|task| task.all_usage().total()),
+            cost: most(|task| task.all_cost().unwrap_or_default().nanos()),
+            millis: most(TaskSummary::all_duration_ms),
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn table(page: &mut Page<impl Write>, tasks: &[Entry<'_>]) -> io::Res
 fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
     let task = entry.task;
     let started = task.attempt > 0;
-    let nanos = task.cost.unwrap_or_default().nanos();
+    let nanos = task.all_cost().unwrap_or_default().nanos();
     html! {
         tr role="row" {
             td role="cell" data-value=(index) { (badge(task)) }
@@ -202,10 +202,10 @@ fn row(index: usize, entry: &Entry<'_>, scale: &Scale) -> Markup {
                 @if let Some(why) = why(task) { p.why { (prose(&why)) } }
                 @if !task.changes.is_empty() { p.why { (text::plural(task.changes.total, "file")) " changed" } }
             }
-            (number("steps", task.steps.into(), started.then(|| html! { (task.steps) }), None))
-            (number("tokens", task.usage.total(), started.then(|| html! { (text::tokens(task.usage.total())) }), Some(scale.tokens)))
-            (number("cost", nanos, started.then(|| html! { (cost(task.cost)) }), Some(scale.cost)))
-            (number("time", task.duration_ms, started.then(|| html! { (span(task.duration_ms)) }), Some(scale.millis)))
+            (number("steps", task.all_steps(), started.then(|| html! { (task.all_steps()) }), None))
+            (number("tokens", task.all_usage().total(), started.then(|| html! { (text::tokens(task.all_usage().total())) }), Some(scale.tokens)))
+            (number("cost", nanos, started.then(|| html! { (cost(task.all_cost())) }), Some(scale.cost)))
+            (number("time", task.all_duration_ms(), started.then(|| html! { (span(task.all_duration_ms())) }), Some(scale.millis)))
         }
     }
 }
@@ -249,7 +249,9 @@ fn number(column: &str, value: u64, shown: Option<Markup>, largest: Option<u64>)
         td.number role="cell" data-value=(value) {
             @if let Some(shown) = shown {
                 (shown)
-                @if column == "steps" || column == "tokens" { span.unit { " " (column) } }
+                @if column == "steps" || column == "tokens" {
+                    span.unit { " " @if value == 1 { (column.trim_end_matches('s')) } @else { (column) } }
+                }
                 @if let Some(largest) = largest { (bar(value, largest)) }
             } @else { span.none { "–" } }
         }

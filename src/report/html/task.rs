@@ -324,6 +324,9 @@ fn took(task: &TaskSummary) -> Markup {
         let processes = text::plural(task.leaked_processes.into(), "process");
         parts.push(format!("{processes} killed after the call"));
     }
+    if !task.earlier.is_empty() {
+        parts.push(format!("in attempt {} alone", task.attempt));
+    }
     let transcript = task.transcript.as_deref().and_then(address);
     html! {
         p.took { @for part in &parts { span { (part) } } (step::link(transcript, "Transcript")) }

@@ -73,14 +73,14 @@ impl TaskSummary {
             next.earlier.truncate(Kept::<()>::ROOM);
             next.open_trial(self);
         }
-        next.earlier_steps = self.earlier_steps + u64::from(self.steps);
-        next.earlier_usage = self.earlier_usage;
-        next.earlier_usage += self.usage;
+        next.earlier_steps = self.all_steps();
+        next.earlier_usage = self.all_usage();
         next.earlier_cost = self
             .earlier_cost
             .saturating_add(self.cost.unwrap_or_default());
         next.earlier_cost_is_partial =
             self.earlier_cost_is_partial || (self.cost.is_none() && self.usage.total() > 0);
+        next.earlier_duration_ms = self.all_duration_ms();
         next.has_estimates = self.has_estimates;
         next.attempt = attempt;
         next.transcript = Some(run_dir::transcript(&next.name, attempt));

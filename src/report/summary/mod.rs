@@ -214,9 +214,8 @@ impl Summary {
                 Verdict::Skipped => totals.skipped += 1,
             }
             totals.denials += task.denials.total;
-            totals.steps += u64::from(task.steps) + task.earlier_steps;
-            totals.usage += task.usage;
-            totals.usage += task.earlier_usage;
+            totals.steps += task.all_steps();
+            totals.usage += task.all_usage();
             totals.cost = totals
                 .cost
                 .saturating_add(task.cost.unwrap_or_default())

@@ -140,6 +140,8 @@ pub struct TaskSummary {
     pub earlier_cost: Usd,
     /// Whether `earlier_cost` is only a part.
     pub earlier_cost_is_partial: bool,
+    /// Time of earlier attempts, in milliseconds.
+    pub earlier_duration_ms: u64,
     /// Whether tokens and money of all attempts hold calls that were cut off, at the most that they can have cost.
     pub has_estimates: bool,
     pub(super) repeats: Repeats,
@@ -213,6 +215,7 @@ impl TaskSummary {
             earlier_usage: Usage::default(),
             earlier_cost: Usd::ZERO,
             earlier_cost_is_partial: false,
+            earlier_duration_ms: 0,
             has_estimates: false,
             repeats: Repeats::default(),
             next_seq: 0,
@@ -224,6 +227,42 @@ impl TaskSummary {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.outcome.verdict()
+    }
+
+    /// Model calls of all attempts.
+    #[must_use]
+    pub fn all_steps(&self) -> u64 {
+        self.earlier_steps.saturating_add(self.steps.into())
+    }
+
+    /// Tokens of all attempts.
+    #[must_use]
+    pub fn all_usage(&self) -> Usage {
+        let mut usage = self.earlier_usage;
+        usage += self.usage;
+        usage
+    }
+
+    /// Money of all attempts; `None` where a price that belongs to it is not known.
+    #[must_use]
+    pub fn all_cost(&self) -> Option<Usd> {
+        if self.earlier_cost_is_partial {
+            return None;
+        }
+        match self.cost {
+            Some(cost) => Some(self.earlier_cost.saturating_add(cost)),
+            // An attempt without a reply has no cost, which takes nothing from those before.
+            None if self.usage.total() == 0 && self.earlier_usage.total() > 0 => {
+                Some(self.earlier_cost)
+            }
+            None => None,
+        }
+    }
+
+    /// Time of all attempts, in milliseconds; that between them is not counted.
+    #[must_use]
+    pub fn all_duration_ms(&self) -> u64 {
+        self.earlier_duration_ms.saturating_add(self.duration_ms)
     }
 
     /// Whether the task failed and its quarantine excuses that.

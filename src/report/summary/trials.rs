@@ -83,7 +83,7 @@ impl TaskSummary {
     /// What the trials have come to so far, in one line for a person; `None` of a task that is run once.
     #[must_use]
     pub fn trials_line(&self) -> Option<String> {
-        (self.trials != Trials::default()).then(|| self.with_last().line(self.trials))
+        (self.trials != Trials::default()).then(|| self.line_of(&self.with_last()))
     }
 
     /// Whether the task did now this and now that: some trials passed and others failed, or it passed only after an
@@ -154,6 +154,35 @@ impl TaskSummary {
         }
     }
 
+    /// Says of trials that are left out because the verdict is certain without them that this is why; else a reader looks for
+    /// what became of them.
+    fn spared(&self, all: &TrialsSoFar) -> Option<String> {
+        let is_between = matches!(
+            self.attempt_outcome,
+            Outcome::Unfinished | Outcome::NotRun | Outcome::Cancelled
+        );
+        let is_open = self.trials.standing(all.tally) == Standing::Open;
+        if is_between || is_open || all.not_run.is_some() {
+            return None;
+        }
+        match self.trials.count.saturating_sub(all.tally.run()) {
+            0 => None,
+            1 => Some("the last one was not run, as it cannot change the verdict".to_owned()),
+            more => Some(format!(
+                "the last {more} were not run, as they cannot change the verdict"
+            )),
+        }
+    }
+
+    /// What the trials have come to, in one line for a person.
+    fn line_of(&self, all: &TrialsSoFar) -> String {
+        let mut line = all.line(self.trials);
+        if let Some(spared) = self.spared(all) {
+            line.push_str(&format!("; {spared}"));
+        }
+        line
+    }
+
     /// What the task comes to as things stand.
     pub(super) fn judge_trials(&mut self) {
         if self.trials == Trials::default() {
@@ -184,7 +213,7 @@ impl TaskSummary {
             self.message = reason.clone();
             return;
         }
-        let mut message = all.line(self.trials);
+        let mut message = self.line_of(&all);
         let more = match (&all.not_run, self.outcome.verdict()) {
             (Some(reason), Verdict::Skipped | Verdict::Errored) => reason.as_str(),
             (_, Verdict::Passed) => "",
