@@ -10,6 +10,7 @@ mod dispatch;
 mod halt;
 mod interrupt;
 mod lifecycle;
+mod listener;
 mod next;
 mod perform;
 mod prompt;
