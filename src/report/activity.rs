@@ -72,3 +72,28 @@ impl Activity {
         self.doing = what.into();
     }
 }
+
+/// Events of a running task, for the tests of those who draw it.
+#[cfg(test)]
+pub(super) mod samples {
+    use crate::event::Event;
+
+    /// An event of these fields.
+    pub(in super::super) fn event(task: &str, json: &serde_json::Value) -> Event {
+        let mut fields = serde_json::json!({"v": 1, "at": "2026-01-02T03:04:05Z", "task": task, "attempt": 1, "seq": 0});
+        if let (Some(fields), Some(more)) = (fields.as_object_mut(), json.as_object()) {
+            fields.extend(more.clone());
+        }
+        serde_json::from_value(fields).unwrap()
+    }
+
+    /// The first one of a task.
+    pub(in super::super) fn started(task: &str, mode: &str) -> Event {
+        let started = serde_json::json!({
+            "type": "task_started", "file": "a.yaml", "line": 1, "model": "scripted/a", "mode": mode,
+            "allow": [], "deny": [], "limits": {}, "workspace": ".", "isolation": "none", "system": "", "tools": [],
+            "hooks_sha256": "", "turns": 1, "program_version": "0"
+        });
+        event(task, &started)
+    }
+}

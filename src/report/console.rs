@@ -290,24 +290,8 @@ impl<W: Write + Send> Sink for Console<W> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::activity::samples::{event, started};
     use super::*;
-
-    fn event(task: &str, json: &serde_json::Value) -> Event {
-        let mut fields = serde_json::json!({"v": 1, "at": "2026-01-02T03:04:05Z", "task": task, "attempt": 1, "seq": 0});
-        if let (Some(fields), Some(more)) = (fields.as_object_mut(), json.as_object()) {
-            fields.extend(more.clone());
-        }
-        serde_json::from_value(fields).unwrap()
-    }
-
-    fn started(task: &str) -> Event {
-        let started = serde_json::json!({
-            "type": "task_started", "file": "a.yaml", "line": 1, "model": "scripted/a", "mode": "default",
-            "allow": [], "deny": [], "limits": {}, "workspace": ".", "isolation": "none", "system": "", "tools": [],
-            "hooks_sha256": "", "turns": 1, "program_version": "0"
-        });
-        event(task, &started)
-    }
 
     #[test]
     fn a_log_that_is_silent_for_long_says_what_is_running_and_another_one_does_not() {
@@ -316,11 +300,11 @@ mod tests {
         console.heartbeat().unwrap();
         assert!(console.out.is_empty(), "nothing runs");
 
-        console.accept(&started("slow")).unwrap();
+        console.accept(&started("slow", "default")).unwrap();
         let step =
             serde_json::json!({"type": "step_started", "step": 3, "turn": 1, "max_tokens": 5});
         console.accept(&event("slow", &step)).unwrap();
-        console.accept(&started("fresh")).unwrap();
+        console.accept(&started("fresh", "default")).unwrap();
         console.out.clear();
         console.heartbeat().unwrap();
         assert!(

@@ -219,29 +219,19 @@ impl Sink for Progress {
 
 #[cfg(test)]
 mod tests {
+    use super::super::activity::samples::{event, started};
     use super::*;
-
-    fn event(json: &serde_json::Value) -> Event {
-        let mut fields = serde_json::json!({"v": 1, "at": "2026-01-02T03:04:05Z", "task": "fix", "attempt": 1, "seq": 0});
-        if let (Some(fields), Some(more)) = (fields.as_object_mut(), json.as_object()) {
-            fields.extend(more.clone());
-        }
-        serde_json::from_value(fields).unwrap()
-    }
 
     #[test]
     fn a_task_has_a_line_while_it_runs_and_the_run_counts_it_afterwards() {
         let mut progress = Progress::on(ProgressDrawTarget::hidden(), 2, Colour::Off);
         assert!(progress.is_hidden());
         progress
-            .accept(&event(&serde_json::json!({
-                "type": "task_started", "file": "a.yaml", "line": 1, "model": "scripted/a", "mode": "bypassPermissions",
-                "allow": [], "deny": [], "limits": {}, "workspace": ".", "isolation": "none", "system": "", "tools": [],
-                "hooks_sha256": "", "turns": 1, "program_version": "0"
-            })))
+            .accept(&started("fix", "bypassPermissions"))
             .unwrap();
         progress
             .accept(&event(
+                "fix",
                 &serde_json::json!({"type": "step_started", "step": 2, "turn": 1, "max_tokens": 5}),
             ))
             .unwrap();
@@ -251,7 +241,7 @@ mod tests {
             "fix\\u{202e} [BYPASS]: step 2, waiting for the model; 0 tokens, -"
         );
         progress
-            .accept(&event(&serde_json::json!({
+            .accept(&event("fix", &serde_json::json!({
                 "type": "task_finished", "stop": "step_limit", "outcome": "step_limit", "message": "m", "duration_ms": 1
             })))
             .unwrap();
