@@ -1,5 +1,6 @@
 //! From files to tasks: reads all of them, and answers with all the tasks or with everything that is wrong.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,8 +158,9 @@ pub fn load(
     if let Some(project) = project.as_ref().filter(|_| findings.errors.is_empty()) {
         let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
         seen.extend(project_path);
-        let are_all = are_all_beside_one_another(&seen);
-        project.review(&names, are_all, options.today, &mut findings);
+        // Only an entry that matches nothing asks.
+        let are_all = LazyCell::new(|| are_all_beside_one_another(&seen));
+        project.review(&names, &|| *are_all, options.today, &mut findings);
     }
     if findings.errors.is_empty() {
         Ok(Loaded {

@@ -283,7 +283,7 @@ impl<'a> Project<'a> {
     pub(super) fn review(
         &self,
         names: &[&str],
-        are_all: bool,
+        are_all: &dyn Fn() -> bool,
         today: Option<time::Date>,
         findings: &mut Findings,
     ) {
