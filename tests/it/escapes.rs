@@ -598,8 +598,12 @@ const SPAWNER: &str = r"perl -e '
     for (1..400) { my $p = fork; if (!defined $p) { $failed++ } elsif (!$p) { sleep 20; exit } else { push @p, $p } }
     print scalar(@p), qq( started, $failed failed\n); kill KILL => @p;'";
 
+/// Held by a test that starts [`SPAWNER`]: beside another one a call with a low ceiling now and then fails to start a thread.
+static STORM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_starts_no_more_processes_than_it_may_whoever_runs_it() {
+    let _alone = STORM.lock().await;
     for (name, cell) in cells() {
         let few = Ceilings {
             processes: 60,
@@ -642,6 +646,7 @@ async fn a_chain_of_processes_that_leave_their_session_and_end_at_once_is_caught
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_too_much_is_ended_and_says_of_what() {
+    let _alone = STORM.lock().await;
     let none = Ceilings {
         processes: u32::MAX / 4,
         free_disk: 0,
